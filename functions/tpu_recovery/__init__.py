@@ -1,0 +1,1 @@
+"""Event-driven, serverless recovery of training jobs on Cloud TPU VMs."""

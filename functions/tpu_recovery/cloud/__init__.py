@@ -1,0 +1,1 @@
+"""The ports of `recovery` on Google Cloud, one file per service."""
