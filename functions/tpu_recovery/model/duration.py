@@ -1,0 +1,35 @@
+"""Lengths of time as people write them: 30s, 15m, 1h30m, 2d."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from tpu_recovery.errors import Invalid
+
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_PATTERN = re.compile(r"^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
+
+
+class Duration(timedelta):
+    """A length of time in whole seconds, written like ``1h30m``."""
+
+    @classmethod
+    def parse(cls, text: object) -> Duration:
+        """Read ``1h30m`` (units d, h, m, s, each at most once and in that order).
+
+        Raises Invalid when the text is anything else.
+        """
+        match = _PATTERN.match(text) if isinstance(text, str) and text else None
+        if match is None:
+            raise Invalid("duration", text, "write whole units like 45s, 15m, 1h30m or 2d")
+        amounts = zip(match.groups(), _UNITS.values(), strict=True)
+        return cls(seconds=sum(int(amount) * unit for amount, unit in amounts if amount))
+
+    def __str__(self) -> str:
+        rest, parts = int(self.total_seconds()), []
+        for unit, size in _UNITS.items():
+            amount, rest = divmod(rest, size)
+            if amount:
+                parts.append(f"{amount}{unit}")
+        return "".join(parts) or "0s"

@@ -1,0 +1,120 @@
+"""What wakes a job: events (parsed audit-log entries), reports (of the runner), commands (of people)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from tpu_recovery.model.names import ResourceName
+
+
+class Meaning(StrEnum):
+    """What an audit-log entry says about a resource, in one word. It is a hint; the API is the truth."""
+
+    NODE_TERMINATED = "node-terminated"
+    NODE_RESTARTED = "node-restarted"
+    WORKER_PREEMPTED = "worker-preempted"
+    HOST_ERROR = "host-error"
+    HOST_MAINTENANCE = "host-maintenance"
+    WORKER_RESTARTED = "worker-restarted"
+    MAINTENANCE_NOTICE = "maintenance-notice"
+    WORKER_STOPPED = "worker-stopped"
+    RUN_TIME_EXPIRED = "run-time-expired"
+    CREATE_ACCEPTED = "create-accepted"
+    CREATE_ENDED = "create-ended"
+    DELETE_ACCEPTED = "delete-accepted"
+    DELETE_ENDED = "delete-ended"
+    STOPPED = "stopped"
+    STARTED = "started"
+    CHANGED = "changed"
+    CALL_REFUSED = "call-refused"
+    OTHER = "other"
+
+
+class Author(StrEnum):
+    """Who caused an audit-log entry."""
+
+    PLATFORM = "platform"
+    """A system event: nobody called an API."""
+    SERVICE = "service"
+    """Our own account."""
+    PERSON = "person"
+    """Any other named principal."""
+    UNKNOWN = "unknown"
+    """No principal is named."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An audit-log entry about a TPU node, a queued resource or a worker VM."""
+
+    key: str
+    resource: ResourceName
+    method: str
+    meaning: Meaning
+    author: Author
+    principal: str
+    at: datetime
+    operation: str = ""
+    message: str = ""
+    terminate_reason: str = ""
+    """Kept as it came; it never decides anything (facts page, section 1.2)."""
+
+
+class ReportKind(StrEnum):
+    """What the runner has to say."""
+
+    BOOTED = "booted"
+    ALIVE = "alive"
+    SETUP_FAILED = "setup_failed"
+    REFUSED = "refused"
+    STARTED = "started"
+    PROGRESS = "progress"
+    CRASHED = "crashed"
+    GAVE_UP = "gave_up"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of the runner on one worker VM. Unknown fields are left out, so that runners may be newer."""
+
+    job: str
+    uid: str
+    generation: int
+    launch: int
+    worker: int
+    boot: str
+    sequence: int
+    kind: ReportKind
+    at: datetime
+    token: str
+    version: int = 1
+    hostname: str = ""
+    step: int | None = None
+    checkpoint_step: int | None = None
+    resumed_from: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+class CommandKind(StrEnum):
+    """What a person wants done with a job, beyond what its specification says."""
+
+    APPLY = "apply"
+    """The specification was written or changed: look at it."""
+    RESUME = "resume"
+    """Release a hold and go on."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's wish, sent through the topic `commands`."""
+
+    id: str
+    job: str
+    kind: CommandKind
+    at: datetime
+    by: str = ""
