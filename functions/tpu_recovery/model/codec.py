@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tpu_recovery.errors import Invalid
 from tpu_recovery.model.duration import Duration
 
 T = TypeVar("T")
@@ -33,5 +34,8 @@ def _encode(value: object) -> object:
 
 def _decode(kind: type, value: object) -> object:
     if kind is Duration:
-        return Duration.parse(value)
+        try:
+            return Duration.parse(value)
+        except Invalid as problem:
+            raise ValueError(problem.expected) from problem  # msgspec adds which field it is
     raise TypeError(f"{kind.__name__} has no document form")

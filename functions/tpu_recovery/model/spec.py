@@ -33,7 +33,7 @@ class DiskMode(StrEnum):
     READ_ONLY = "READ_ONLY"
 
 
-class NetworkConfig(Document):
+class NetworkConfig(Document, frozen=True, kw_only=True):
     """Network of the node's VMs."""
 
     network: str = ""
@@ -43,41 +43,41 @@ class NetworkConfig(Document):
     queue_count: int = 0
 
 
-class ServiceAccount(Document):
+class ServiceAccount(Document, frozen=True, kw_only=True):
     """The account the node's VMs run as."""
 
     email: str = ""
     scope: tuple[str, ...] = ()
 
 
-class AcceleratorConfig(Document):
+class AcceleratorConfig(Document, frozen=True, kw_only=True):
     """Accelerator by version and topology, instead of ``accelerator_type``."""
 
     type: str
     topology: str
 
 
-class AttachedDisk(Document):
+class AttachedDisk(Document, frozen=True, kw_only=True):
     """A persistent disk attached to every VM of the node."""
 
     source_disk: str
     mode: DiskMode = DiskMode.READ_WRITE
 
 
-class ShieldedInstanceConfig(Document):
+class ShieldedInstanceConfig(Document, frozen=True, kw_only=True):
     """Shielded VM options."""
 
     enable_secure_boot: bool = False
 
 
-class BootDiskConfig(Document):
+class BootDiskConfig(Document, frozen=True, kw_only=True):
     """Encryption of the boot disk."""
 
     customer_encryption_key: str = ""
     enable_confidential_compute: bool = False
 
 
-class Placement(Document):
+class Placement(Document, frozen=True, kw_only=True):
     """One way to get capacity: where, how it is paid for, and what differs there from the rest of the job."""
 
     zone: str
@@ -88,7 +88,7 @@ class Placement(Document):
     service_account: ServiceAccount | None = None
 
 
-class Program(Document):
+class Program(Document, frozen=True, kw_only=True):
     """What must be on a fresh VM before the command can run: a tar archive in Cloud Storage, unpacked on every VM."""
 
     archive: str
@@ -101,7 +101,7 @@ class CheckpointFormat(StrEnum):
     ORBAX = "orbax"
 
 
-class Checkpoints(Document):
+class Checkpoints(Document, frozen=True, kw_only=True):
     """Where the program saves its checkpoints: a gs:// prefix, or a path on the VM."""
 
     path: str
@@ -121,7 +121,7 @@ class WhenDone(StrEnum):
     KEEP = "keep"
 
 
-class Deadlines(Document):
+class Deadlines(Document, frozen=True, kw_only=True):
     """How long each kind of waiting may take before a person is asked."""
 
     creation: Duration = Duration(minutes=30)
@@ -146,7 +146,7 @@ class Deadlines(Document):
     """The program has been asked to stop. A Spot VM has about 30 s in all."""
 
 
-class Attempts(Document):
+class Attempts(Document, frozen=True, kw_only=True):
     """How many attempts a cause may use before a person is asked."""
 
     setup: int = 2
@@ -159,7 +159,7 @@ class Attempts(Document):
     """Crashes of the program in a row with no progress in between (counted by the runner)."""
 
 
-class JobSpec(Document):
+class JobSpec(Document, frozen=True, kw_only=True):
     """A job: the program, where it may run, how to tell how far it is."""
 
     name: str

@@ -57,7 +57,7 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     intended: datetime
     placement: int
     launch: int
-    """The launch number written into the hand-off at creation: above 0 only with the generation before confirmed gone."""
+    """The launch number in the hand-off at creation: above 0 only with the generation before confirmed gone."""
     launch_before: datetime | None = None
     attempt: int = 1
     """How often the call was queued, always with the same request id."""
