@@ -1,7 +1,8 @@
 """A LogEntry as the log sink exports it (JSON) -> an Event.
 
 Everything but the resource and the method is optional: labels may be missing or empty, `status` may lack a code,
-`operation` may lack its booleans, the principal may be missing, the project may be a number (facts page, sections 1.1, 2).
+`operation` may lack its booleans, the principal may be missing, the project may be a number (facts page, sections 1.1
+and 2).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def parse_entry(data: bytes, *, service_account: str) -> Event:
 
 
 def key_of_entry(entry: Mapping[str, Any]) -> str:
-    """What makes an entry itself, however often it is delivered: its log, time and insert id, as the strings they are."""
+    """What makes an entry itself, however often it is delivered: log, time and insert id, as the strings they are."""
     return digest("entry", *(str(entry.get(name, "")) for name in ("logName", "timestamp", "insertId")))
 
 

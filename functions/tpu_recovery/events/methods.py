@@ -40,17 +40,6 @@ CALL_MEANINGS: dict[str, tuple[Meaning, Meaning]] = {
 
 _CALL = re.compile(r"\.Tpu\.(\w+)$")
 
-_LOSSES = frozenset(
-    {
-        Meaning.NODE_TERMINATED,
-        Meaning.WORKER_PREEMPTED,
-        Meaning.HOST_ERROR,
-        Meaning.HOST_MAINTENANCE,
-        Meaning.WORKER_STOPPED,
-        Meaning.RUN_TIME_EXPIRED,
-    }
-)
-
 
 def meaning_of(method: str, *, ended: bool, failed: bool) -> Meaning:
     """What an entry says. ``ended``: the operation's last entry; ``failed``: severity ERROR or a status with a code.
@@ -65,8 +54,3 @@ def meaning_of(method: str, *, ended: bool, failed: bool) -> Meaning:
     if failed and not (ended and finished is Meaning.CREATE_ENDED):
         return Meaning.CALL_REFUSED
     return finished if ended else began
-
-
-def tells_of_loss(meaning: Meaning) -> bool:
-    """Whether the platform says with this that a node, or a worker of it, is gone or going."""
-    return meaning in _LOSSES

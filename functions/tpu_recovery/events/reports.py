@@ -41,4 +41,5 @@ def _decode(data: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Invalid(what, data[:200].decode("utf-8", "replace"), str(error)) from error
+        # The text itself is not shown: a report holds a token, and this message reaches the log.
+        raise Invalid(what, f"{len(data)} bytes", str(error)) from error

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from tpu_recovery.model.messages import Author, Meaning
+
 
 class Cause(StrEnum):
     """Why a job was interrupted."""
@@ -40,6 +42,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     received: datetime
     subject: str
     says: str
+    meaning: Meaning | None = None
+    author: Author | None = None
     raw: str = ""
 
 

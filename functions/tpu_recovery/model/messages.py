@@ -33,6 +33,22 @@ class Meaning(StrEnum):
     OTHER = "other"
 
 
+LOSS_MEANINGS = frozenset(
+    {
+        Meaning.NODE_TERMINATED,
+        Meaning.WORKER_PREEMPTED,
+        Meaning.HOST_ERROR,
+        Meaning.HOST_MAINTENANCE,
+        Meaning.WORKER_STOPPED,
+        Meaning.RUN_TIME_EXPIRED,
+    }
+)
+"""What the platform says when a node, or a worker of it, is gone or going."""
+
+END_MEANINGS = frozenset({Meaning.DELETE_ACCEPTED, Meaning.DELETE_ENDED, Meaning.STOPPED})
+"""What an entry says when somebody deletes or stops a node."""
+
+
 class Author(StrEnum):
     """Who caused an audit-log entry."""
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from tpu_recovery.model.incident import Evidence
-from tpu_recovery.model.messages import Author, Command, Event, Report
+from tpu_recovery.model.messages import Command, Event, Report
 
 
 class Presence(StrEnum):
@@ -41,7 +41,9 @@ class OperationState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    UNKNOWN = "unknown"
+    FORGOTTEN = "forgotten"
+    """The API no longer knows it: it ended long ago."""
+    UNREADABLE = "unreadable"
 
 
 class OperationReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +88,12 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     report: Report | None = None
     command: Command | None = None
 
-    def says_author(self, author: Author) -> bool:
-        """Whether this is an event caused by the given kind of author."""
-        return self.event is not None and self.event.author is author
-
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """All that one look has read about one job."""
 
+    project: str = ""
+    """The project whose TPUs are used."""
     node: NodeReading | None = None
     """The current generation's node; None when no capacity was ever asked for."""
     operation: OperationReading | None = None

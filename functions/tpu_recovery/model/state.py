@@ -58,7 +58,8 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     placement: int
     launch: int
     """The launch number in the hand-off at creation: above 0 only with the generation before confirmed gone."""
-    launch_before: datetime | None = None
+    due: datetime
+    """When the call is to leave the queue, at the earliest."""
     attempt: int = 1
     """How often the call was queued, always with the same request id."""
     operation: str = ""
@@ -88,6 +89,7 @@ class RunnerState(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
     at: datetime
     received: datetime
+    resumed_from: int | None = None
     exit_code: int | None = None
     reason: str = ""
     detail: str = ""
@@ -104,9 +106,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """What is being waited for, since when and until when."""
+    """Since when something is being waited for, and until when."""
 
-    concern: str
     since: datetime
     until: datetime
 
@@ -132,6 +133,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     needs: str
     since: datetime
+    evidence: tuple[Evidence, ...] = ()
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +153,10 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     generation: int = 0
     launch: int = 0
+    launch_before: datetime | None = None
+    """A first start of the current launch after this moment is refused by the runner."""
+    handed: int = 0
+    """The launch that the node's hand-off is known to hold."""
     token: str = ""
     """Secret of the current generation: it proves that a report comes from the VM we created."""
     slices: tuple[Slice, ...] = ()
@@ -162,9 +168,14 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """Full names of nodes and worker VMs that are or lately were ours, for array_contains."""
     runners: tuple[RunnerState, ...] = ()
     progress: Progress = Progress()
+    progressed: int = 0
+    """The newest generation that has made progress."""
     suspicion: tuple[Evidence, ...] = ()
     """Evidence about the current generation that no incident holds yet."""
-    patience: Patience | None = None
+    absent_since: datetime | None = None
+    """When the current generation's node was first read as absent, after it was there."""
+    patience: dict[str, Patience] = msgspec.field(default_factory=dict)
+    """What is being waited for, by concern."""
     spending: dict[str, Spending] = msgspec.field(default_factory=dict)
     wake_at: datetime | None = None
     timer_seq: int = 0

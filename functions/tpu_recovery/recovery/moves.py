@@ -1,0 +1,312 @@
+"""The moves of the decision table: each makes, from a job and a situation, the decision that carries the move out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tpu_recovery.model.decision import Action, Decision, HandOff, Notify, QueueCreate
+from tpu_recovery.model.incident import Outcome
+from tpu_recovery.model.job import Job, node_name, placement_of
+from tpu_recovery.model.observed import Observed
+from tpu_recovery.model.spec import WhenDone
+from tpu_recovery.model.state import Create, Hold, JobState, Leftover, Phase, Slice, Spending
+from tpu_recovery.recovery import incidents
+from tpu_recovery.recovery.absorb import forgiven
+from tpu_recovery.recovery.explain import explain
+from tpu_recovery.recovery.situation import Capacity, Situation
+from tpu_recovery.recovery.table.columns import Answer, Move
+
+LAUNCH_MEMORY = timedelta(minutes=50)
+"""How long a launch permission that is written at creation is good for a first start.
+
+The API remembers a request id for at least an hour. A create call that froze for longer could make a second node of
+an old generation; its permission has run out by then, so it cannot start to train.
+"""
+
+FIRST_BACKOFF = timedelta(seconds=30)
+LONGEST_BACKOFF = timedelta(minutes=15)
+
+CREATE_BACKSTOP = timedelta(minutes=5)
+"""The platform's own entry wakes us when a create has ended; this look is for the case that it does not arrive."""
+
+LAUNCH_BACKSTOP = timedelta(minutes=5)
+"""The runner reports when it has started; this look is for the case that the report does not arrive."""
+
+KEPT_NAMES = 40
+"""How many names of earlier nodes and workers are kept, so that late entries about them find their job."""
+
+
+class Turn(NamedTuple):
+    """All that a move is made from."""
+
+    job: Job
+    observed: Observed
+    situation: Situation
+    answer: Answer
+    why: str
+    now: datetime
+
+    @property
+    def state(self) -> JobState:
+        """What we know, with everything that was read."""
+        return self.job.state
+
+    def decision(self, state: JobState, *actions: Action) -> Decision:
+        """A decision without news for an incident beyond the evidence that came in."""
+        incident = incidents.with_news(self.job, self.observed, self.now)
+        return Decision(row=self.answer.row.name, why=self.why, state=state, incident=incident, actions=actions)
+
+    def phase(self, phase: Phase | None) -> JobState:
+        """The state in another phase."""
+        return in_phase(self.state, phase, self.now)
+
+
+def make(job: Job, observed: Observed, situation: Situation, answer: Answer, now: datetime) -> Decision:
+    """The decision that carries out the answer's move."""
+    move = answer.row.move
+    if move is None:
+        raise LookupError(f"row {answer.row.name!r} has no move")
+    return _MOVES[move](Turn(job, observed, situation, answer, explain(job, observed, situation, answer.row), now))
+
+
+def in_phase(state: JobState, phase: Phase | None, now: datetime) -> JobState:
+    """The state in another phase, since now; a final phase never changes."""
+    if phase is None or phase is state.phase:
+        return state
+    return replace(state, phase=phase, since=now)
+
+
+def _keep(turn: Turn) -> Decision:
+    state = replace(turn.phase(turn.answer.row.phase), wake_at=None)
+    if state.phase is turn.state.phase:
+        return turn.decision(state)
+    return turn.decision(state, Notify(severity="WARNING", text=f"{state.job}: {turn.why}"))
+
+
+def _wait(turn: Turn) -> Decision:
+    return turn.decision(_awaiting(turn, turn.phase(turn.answer.row.phase)))
+
+
+def _awaiting(turn: Turn, state: JobState) -> JobState:
+    """The state with the next look set: after the row's interval, or at its concern's deadline if that is sooner."""
+    row = turn.answer.row
+    moments = [turn.now + timedelta(seconds=row.again)] if row.again else []
+    if row.concern:
+        moments.append(state.patience[row.concern].until)
+    return replace(state, wake_at=min(moments, default=None))
+
+
+def _pause(turn: Turn) -> Decision:
+    return turn.decision(replace(turn.phase(Phase.PAUSED), wake_at=None, patience={}))
+
+
+def _hold(turn: Turn) -> Decision:
+    needs = turn.answer.row.needs.replace("JOB", turn.state.job)
+    state = replace(
+        turn.phase(Phase.HELD),
+        wake_at=None,
+        hold=Hold(reason=turn.why, needs=needs, since=turn.now, evidence=turn.state.suspicion),
+    )
+    state, incident = incidents.opened(turn.job, state, turn.observed, turn.answer.cause, turn.now)
+    if incident is not None:
+        incident = replace(
+            incidents.with_action(incident, turn.now, "held the job", turn.why, "done"),
+            outcome=Outcome.HELD,
+            closed=turn.now,
+            needs=needs,
+        )
+        state = replace(state, incident="")
+    notice = Notify(severity="ERROR", text=f"{turn.state.job} is held: {turn.why}. To do: {needs}")
+    return Decision(row=turn.answer.row.name, why=turn.why, state=state, incident=incident, actions=(notice,))
+
+
+def _create(turn: Turn) -> Decision:
+    """A new generation: the older node, if there was one, becomes a leftover; a create goes into the queue."""
+    job, now = turn.job, turn.now
+    state, incident = incidents.opened(job, turn.state, turn.observed, turn.answer.cause, now)
+    failed = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED)
+    failures = state.failures + 1 if failed else 0
+    leftovers = _with_current(turn, stopped=turn.situation.capacity is not Capacity.READY)
+    generation = state.generation + 1
+    placement = (state.create.placement if state.create else 0) + (1 if failed else 0)
+    zone = placement_of(job.spec, placement).zone
+    name = node_name(turn.observed.project, zone, state.job, generation)
+    launch = 1 if all(leftover.stopped for leftover in leftovers) else 0
+    delay = _backoff(failures, state.uid, generation)
+    state = replace(
+        in_phase(state, Phase.RECOVERING if incident else Phase.WAITING, now),
+        generation=generation,
+        launch=launch,
+        launch_before=now + delay + LAUNCH_MEMORY if launch else None,
+        handed=0,
+        token="",
+        slices=(Slice(name=name),),
+        create=Create(
+            request_id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{state.uid}/{generation}")),
+            intended=now,
+            due=now + delay,
+            placement=placement % len(job.spec.placements),
+            launch=launch,
+            resume_step=turn.observed.checkpoint.step,
+        ),
+        failures=failures,
+        leftovers=leftovers,
+        resources=(*state.resources, name)[-KEPT_NAMES:],
+        runners=(),
+        suspicion=(),
+        absent_since=None,
+        hold=None,
+        revision=job.wishes.revision if job.wishes else 0,
+        wake_at=now + delay + CREATE_BACKSTOP,
+    )
+    state, spent = _spend(turn, state)
+    why = turn.why
+    if incident is not None:
+        incident = replace(
+            incidents.with_action(incident, now, f"create {name}", why),
+            checkpoint=turn.observed.checkpoint.why or incident.checkpoint,
+            spent=(*incident.spent, *spent),
+        )
+        incident = incidents.with_milestone(incident, "decided", now)
+    action = QueueCreate(generation=generation, attempt=1, delay=delay, why=why)
+    return Decision(row=turn.answer.row.name, why=why, state=state, incident=incident, actions=(action,))
+
+
+def _with_current(turn: Turn, *, stopped: bool) -> tuple[Leftover, ...]:
+    """The leftovers with the current generation's node among them.
+
+    A create that is known to have failed left nothing behind, so there is nothing to delete; it is followed all the
+    same until its absence is confirmed.
+    """
+    state = turn.state
+    if not state.slices:
+        return state.leftovers
+    nothing = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED, Capacity.VANISHED) and (
+        turn.observed.node is None or not turn.observed.node.state
+    )
+    current = Leftover(
+        name=state.slices[0].name,
+        generation=state.generation,
+        stopped=stopped,
+        delete_accepted=turn.now if nothing else None,
+        absent_since=state.absent_since,
+    )
+    return (*state.leftovers, current)
+
+
+def _spend(turn: Turn, state: JobState) -> tuple[JobState, tuple[str, ...]]:
+    """Use up the attempts that the answer costs. A loss after progress, and a create that failed, cost nothing."""
+    free_loss = turn.answer.cause is None or turn.state.progressed == turn.state.generation
+    spent = tuple(word for word in turn.answer.attempts if not (word == "loss" and free_loss))
+    spending = dict(state.spending)
+    for word in spent:
+        one = spending.get(word, Spending())
+        spending[word] = replace(one, spent=one.spent + 1)
+    return replace(state, spending=spending), spent
+
+
+def _backoff(failures: int, uid: str, generation: int) -> timedelta:
+    """How long to wait before the next create: twice as long after each failure, spread by job, with a ceiling."""
+    if failures == 0:
+        return timedelta()
+    longest: timedelta = min(FIRST_BACKOFF * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    spread = uuid.uuid5(uuid.NAMESPACE_URL, f"{uid}/{generation}/backoff").int % 1000 / 1000
+    return longest * (0.5 + spread / 2)
+
+
+def _repeat_create(turn: Turn) -> Decision:
+    create = turn.state.create
+    if create is None:
+        raise LookupError("there is no create to repeat")
+    create = replace(create, attempt=create.attempt + 1, due=turn.now)
+    state = replace(_awaiting(turn, turn.phase(turn.answer.row.phase)), create=create)
+    action = QueueCreate(generation=state.generation, attempt=create.attempt, delay=timedelta(), why=turn.why)
+    return turn.decision(state, action)
+
+
+def _hand_off(turn: Turn) -> Decision:
+    state = _awaiting(turn, turn.phase(turn.answer.row.phase))
+    state = replace(state, launch=max(turn.state.launch, 1), launch_before=turn.now + LAUNCH_MEMORY)
+    return turn.decision(state, HandOff(name=turn.job.node_name, launch=state.launch, why=turn.why))
+
+
+def _relaunch(turn: Turn) -> Decision:
+    state, spent = _spend(turn, turn.phase(turn.answer.row.phase))
+    state = replace(
+        state,
+        launch=state.launch + 1,
+        launch_before=turn.now + LAUNCH_MEMORY,
+        patience={},
+        hold=None,
+        wake_at=turn.now + LAUNCH_BACKSTOP,
+    )
+    decision = turn.decision(state, HandOff(name=turn.job.node_name, launch=state.launch, why=turn.why))
+    if decision.incident is None:
+        return decision
+    incident = incidents.with_action(decision.incident, turn.now, f"launch {state.launch}", turn.why)
+    return replace(decision, incident=replace(incident, spent=(*incident.spent, *spent)))
+
+
+def _launched(turn: Turn) -> Decision:
+    decision = turn.decision(replace(_awaiting(turn, turn.phase(Phase.RUNNING)), hold=None))
+    return replace(decision, incident=incidents.launched(decision.incident, turn.state, turn.now))
+
+
+def _resumed(turn: Turn) -> Decision:
+    """Progress after a launch: the incident is over, and nothing that was spent on the way counts any more."""
+    state = replace(
+        turn.phase(Phase.RUNNING),
+        wake_at=None,
+        patience={},
+        suspicion=(),
+        hold=None,
+        failures=0,
+        spending=forgiven(turn.state.spending),
+        progressed=turn.state.generation,
+        incident="",
+    )
+    decision = turn.decision(state)
+    incident = incidents.closed(incidents.launched(decision.incident, turn.state, turn.now), turn.now)
+    notices = () if incident is None else (Notify(severity="NOTICE", text=incidents.summary(incident)),)
+    return replace(decision, incident=incident, actions=notices)
+
+
+def _dismiss(turn: Turn) -> Decision:
+    """The entries were wrong or about something that healed: forget them and look again at once."""
+    return turn.decision(replace(turn.phase(turn.answer.row.phase), suspicion=(), patience={}, wake_at=turn.now))
+
+
+def _succeed(turn: Turn) -> Decision:
+    release = turn.job.spec.when_done is WhenDone.RELEASE
+    state = replace(
+        turn.phase(Phase.SUCCEEDED),
+        wake_at=None,
+        patience={},
+        incident="",
+        leftovers=_with_current(turn, stopped=True) if release else turn.state.leftovers,
+        slices=() if release else turn.state.slices,
+    )
+    decision = turn.decision(state, Notify(severity="NOTICE", text=f"{state.job} has finished"))
+    incident = incidents.closed(incidents.launched(decision.incident, turn.state, turn.now), turn.now)
+    return replace(decision, incident=incident)
+
+
+_MOVES: dict[Move, Callable[[Turn], Decision]] = {
+    Move.KEEP: _keep,
+    Move.WAIT: _wait,
+    Move.PAUSE: _pause,
+    Move.HOLD: _hold,
+    Move.CREATE: _create,
+    Move.REPEAT_CREATE: _repeat_create,
+    Move.HAND_OFF: _hand_off,
+    Move.RELAUNCH: _relaunch,
+    Move.LAUNCHED: _launched,
+    Move.RESUMED: _resumed,
+    Move.DISMISS: _dismiss,
+    Move.SUCCEED: _succeed,
+}
