@@ -96,6 +96,8 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status != 204:
             self.send_header("Content-Length", "0")
+        if 300 <= status < 400:
+            self.send_header("Location", "/elsewhere")
         self.end_headers()
 
     do_GET = do_POST = do_PUT = do_DELETE = _receive  # noqa: N815

@@ -27,7 +27,7 @@ def post() -> Iterator[Poster]:
 def test_the_answer_is_the_status(receiver: Receiver, post: Poster, status: int) -> None:
     receiver.answer = lambda _request: status
     assert post(receiver.url, body=b"{}", headers={"X-Job": "train"}, timeout=10) == status
-    assert receiver.requests[0].headers["x-job"] == "train"
+    assert [request.headers["x-job"] for request in receiver.requests] == ["train"]
 
 
 def test_a_handler_that_is_too_slow_gives_no_answer(receiver: Receiver, post: Poster) -> None:

@@ -176,6 +176,15 @@ class TestTimes:
         bench.queue.delete(created.name)
         assert bench.dispatches_after(10) == 0
 
+    def test_a_task_that_is_deleted_while_it_runs_is_not_tried_again(self, bench: Bench) -> None:
+        def delete_and_fail(_request: Received) -> int:
+            bench.queue.delete(f"{TIMERS}/tasks/running")
+            return 500
+
+        bench.handler.answer = delete_and_fail
+        bench.create("running")
+        assert [bench.dispatches(), bench.dispatches_after(3600)] == [1, 1]
+
     def test_a_deleted_queue_fires_nothing(self, bench: Bench) -> None:
         bench.create(later=10)
         bench.queue.close()
