@@ -3,5 +3,6 @@
 from .machines import Machines, NoMachines
 from .server import TpuServer
 from .settings import TpuSettings
+from .vms import ProcessMachines
 
-__all__ = ["Machines", "NoMachines", "TpuServer", "TpuSettings"]
+__all__ = ["Machines", "NoMachines", "ProcessMachines", "TpuServer", "TpuSettings"]

@@ -64,7 +64,7 @@ def check_request_id(request_id: str) -> None:
 def accelerator_type_of(node: Any) -> str:
     """The accelerator type that the node asks for, in either form."""
     config = node.accelerator_config
-    return node.accelerator_type or type_of_config(config.type, config.topology)
+    return node.accelerator_type or type_of_config(config.type_, config.topology)
 
 
 def check_new_node(node_id: str, node: Any, zone: str, offers: Mapping[str, frozenset[str]]) -> None:

@@ -66,7 +66,7 @@ class TpuServer:
         self.settings = settings or TpuSettings()
         self.calls: list[tuple[str, str]] = []
         self._nodes = Nodes(self.settings, clock, emit, machines or NoMachines())
-        self._telling = threading.Lock()
+        self._telling = threading.RLock()
         self._wake = threading.Event()
         self._stopping = False
         self._scheduler: threading.Thread | None = None
@@ -168,7 +168,13 @@ class TpuServer:
         self._do(lambda nodes: nodes.faults.set(fault, subject, times))
 
     def _do(self, action: Callable[[Nodes], Result]) -> Result:
-        """Do what is due and this; tell the outside afterwards, without the lock."""
+        """Do what is due and this; returns when the outside has been told, by whichever thread."""
+        result = self._perform(action)
+        with self._telling:
+            return result
+
+    def _perform(self, action: Callable[[Nodes], Result]) -> Result:
+        """Do what is due and this; tell the outside afterwards, without the lock, unless another thread is at it."""
         nodes = self._nodes
         try:
             with nodes.lock:
@@ -183,7 +189,8 @@ class TpuServer:
     def _tell(self) -> None:
         """Empty the outbox in order, one thread at a time.
 
-        Who comes second leaves it to the first and does not wait: the first may be telling somebody who waits for it.
+        Who comes second leaves it to the first and does not wait: the second may be the handler of a call that was
+        made by whom the first is telling.
         """
         outbox = self._nodes.outbox
         while outbox and self._telling.acquire(blocking=False):
@@ -219,7 +226,7 @@ class TpuServer:
             subject = _subject(request)
             self.calls.append((method, subject))
             try:
-                result = self._do(lambda nodes: self._answer(nodes, method, subject, request, answer))
+                result = self._perform(lambda nodes: self._answer(nodes, method, subject, request, answer))
             except Refused as refusal:
                 context.set_trailing_metadata(((_DETAILS, refusal.status().SerializeToString()),))
                 context.abort(refusal.code, refusal.message)
