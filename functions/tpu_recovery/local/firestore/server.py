@@ -52,7 +52,7 @@ class FirestoreServer:
     def stop(self) -> None:
         """Stop serving and wait until the port is free; the documents stay."""
         if self._server is not None:
-            self._server.stop(grace=None).wait()
+            self._server.stop(grace=1).wait()
             self._server = None
 
     def reset(self) -> None:

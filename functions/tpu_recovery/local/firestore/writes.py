@@ -26,16 +26,13 @@ def commit(database: Database, database_name: str, writes: Iterable[Message], no
     Raises Refusal, and then nothing is changed: ALREADY_EXISTS, NOT_FOUND or FAILED_PRECONDITION when a precondition
     does not hold, INVALID_ARGUMENT, UNIMPLEMENTED.
     """
+    named = [(_name_of(write), write) for write in writes]
+    _check_request(named, database_name)
     staged: dict[str, Message | None] = {}
     results = []
-    for write in writes:
-        name = _name_of(write)
-        check_document_name(name)
-        if database_of(name) != database_name:
-            raise invalid(f'Document name "{name}" is not in the database {database_name} of this request.')
+    for name, write in named:
         stored = database.get(name)
         current = staged.get(name, stored)
-        _check_within_request(write.current_document, name, staged)
         _check_precondition(write.current_document, name, current, stored)
         staged[name], result = _apply(write, name, current, now)
         results.append(result)
@@ -53,14 +50,49 @@ def _name_of(write: Message) -> str:
             raise not_served(f"the write operation {operation}")
 
 
-def _check_within_request(condition: Message, name: str, staged: dict[str, Message | None]) -> None:
-    """Refuse a condition that an earlier write of the same request already decides."""
-    if name not in staged or condition.WhichOneof("condition_type") != "exists":
-        return
-    if condition.exists and staged[name] is None:
+@dataclass
+class _Earlier:
+    """What earlier writes of the same request mean for a document: its version asked for, and whether it is left."""
+
+    version: int | None
+    is_left: bool
+
+
+def _check_request(named: Iterable[tuple[str, Message]], database_name: str) -> None:
+    """Refuse wrong names, and conditions that cannot hold or do not fit after an earlier write of the same request."""
+    seen: dict[str, _Earlier] = {}
+    for name, write in named:
+        check_document_name(name)
+        if database_of(name) != database_name:
+            raise invalid(f'Document name "{name}" is not in the database {database_name} of this request.')
+        if name in seen:
+            _check_repeated(name, write, seen[name])
+        else:
+            seen[name] = _Earlier(_required_version(write), is_left=False)
+        seen[name].is_left = write.WhichOneof("operation") == "update"
+
+
+def _check_repeated(name: str, write: Message, earlier: _Earlier) -> None:
+    condition, version = write.current_document, _required_version(write)
+    is_update = write.WhichOneof("operation") == "update"
+    must_exist = condition.exists or (is_update and version is not None)
+    must_not_exist = condition.WhichOneof("condition_type") == "exists" and not condition.exists
+    if must_exist and not earlier.is_left:
         raise invalid(f"Cannot delete then update an entity in the same request: {name}")
-    if not condition.exists and staged[name] is not None:
+    if must_not_exist and earlier.is_left:
         raise invalid(f"Cannot write then insert an entity in the same request: {name}")
+    if version is not None and version != earlier.version:
+        raise invalid(
+            f"Cannot collapse mutations with different version preconditions: the first write of {name} in this "
+            f"request must ask for the same version ({earlier.version or 'none'} and {version})"
+        )
+
+
+def _required_version(write: Message) -> int | None:
+    """The update time (microseconds since 1970) that the write asks for."""
+    if write.current_document.WhichOneof("condition_type") != "update_time":
+        return None
+    return int(write.current_document.update_time.ToMicroseconds())
 
 
 def _check_precondition(condition: Message, name: str, current: Message | None, stored: Message | None) -> None:
