@@ -73,6 +73,31 @@ def test_a_node_deleted_while_it_is_updated_fails_the_update(api: Api) -> None:
     assert api.operation(update.operation.name).error.code == 1
 
 
+def test_a_node_lost_while_it_is_updated_or_stopped_fails_the_operation(api: Api) -> None:
+    api.create_ready()
+    update = api.update({"description": "x"}, "description")
+    api.server.terminate(NODE)
+    api.wait(1)
+    error = api.operation(update.operation.name).error
+    assert (error.code, error.message[:-25]) == (
+        3,
+        "Cloud TPU received a bad request. update is not supported while in state TERMINATED",
+    )
+    api.entries.clear()
+    api.server.stop_as(NODE, "alice@example.com")
+    api.client.delete_node(name=NODE)
+    api.wait(5)
+    assert [entry["severity"] for entry in api.entries] == ["NOTICE", "NOTICE", "ERROR", "NOTICE"]
+
+
+def test_only_what_is_named_of_a_state_is_changed(api: Api) -> None:
+    api.create_ready()
+    api.server.set_state(NODE, health=tpu_v2alpha1.Node.Health.UNHEALTHY_MAINTENANCE)
+    api.server.set_state(NODE, state=State.REPAIRING)
+    node = api.get()
+    assert (node.state, node.health) == (State.REPAIRING, tpu_v2alpha1.Node.Health.UNHEALTHY_MAINTENANCE)
+
+
 def test_a_node_under_maintenance_is_terminated(api: Api) -> None:
     api.create_ready()
     api.entries.clear()

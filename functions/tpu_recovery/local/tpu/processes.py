@@ -24,7 +24,7 @@ def kill_all(session: int, mark: str) -> None:
     """Kill every process of the session, every one with ``mark`` (NAME=value) in its environment, and all below them.
 
     The mark finds what has left the session, the descent what has a cleaned environment as well; only an orphan with
-    both escapes. Without /proc (macOS) only the process group is killed. Raises TimeoutError when a process does not go.
+    both escapes. Without /proc (macOS) only the process group is killed. Raises TimeoutError when a process stays.
     """
     if not (_PROC / "self/stat").exists():
         _kill_group(session)
