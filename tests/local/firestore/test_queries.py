@@ -26,7 +26,10 @@ def test_the_order_is_completed_by_inequalities_and_the_name(builder: firestore.
     assert order_of(parsed(jobs.limit(1))) == ["__name__"]
     assert order_of(parsed(two)) == ["a", "z", "__name__"]
     assert order_of(parsed(two.order_by("m", direction="DESCENDING"))) == ["-m", "-a", "-z", "-__name__"]
-    assert order_of(parsed(two.order_by("z").order_by("__name__", direction="DESCENDING"))) == ["z", "-__name__"]
+    named = two.order_by("z").order_by("a").order_by("__name__", direction="DESCENDING")
+    assert order_of(parsed(named)) == ["z", "a", "-__name__"]
+    with pytest.raises(Refusal, match="more fields after the key"):
+        parsed(two.order_by("z").order_by("__name__"))
 
 
 def test_reading_by_descending_name_alone_is_refused(builder: firestore.Client, parsed: Parsed) -> None:

@@ -135,10 +135,53 @@ def test_what_the_project_never_calls_fails_loudly(
         call(client)
 
 
+ROOT = "projects/project/databases/tpu-recovery/documents"
+JOBS: dict[str, Any] = {"from_": [{"collection_id": "jobs"}]}
+
+
+@pytest.mark.parametrize(
+    ("request_of", "error"),
+    [
+        ({"structured_query": {}}, exceptions.MethodNotImplemented),
+        ({"structured_query": JOBS, "explain_options": {}}, exceptions.MethodNotImplemented),
+        ({"structured_query": {**JOBS, "find_nearest": {}}}, exceptions.MethodNotImplemented),
+        (
+            {"structured_query": {**JOBS, "start_at": {"values": [{"boolean_value": True}] * 2}}},
+            exceptions.InvalidArgument,
+        ),
+        ({"structured_query": JOBS, "parent": f"{ROOT}/jobs"}, exceptions.InvalidArgument),
+        ({"structured_query": JOBS, "parent": "projects/project"}, exceptions.InvalidArgument),
+    ],
+)
+def test_queries_that_the_client_would_not_send(
+    client: firestore.Client, request_of: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        list(client._firestore_api.run_query({"parent": ROOT, **request_of}))
+
+
+def test_a_count_stops_at_its_limit(client: firestore.Client) -> None:
+    for number in range(3):
+        client.document(f"jobs/{number}").set({})
+    counts = {"structured_query": JOBS, "aggregations": [{"count": {"up_to": 2}}, {"count": {}, "alias": "all"}]}
+    request = {"parent": ROOT, "structured_aggregation_query": counts}
+    [response] = client._firestore_api.run_aggregation_query(request)
+    assert {name: count.integer_value for name, count in response.result.aggregate_fields.items()} == {
+        "field_1": 2,
+        "all": 3,
+    }
+
+
+def test_documents_of_another_database_cannot_be_read(client: firestore.Client) -> None:
+    other = f"{ROOT.replace('tpu-recovery', 'other')}/jobs/train"
+    request = {"database": "projects/project/databases/tpu-recovery", "documents": [other]}
+    with pytest.raises(exceptions.InvalidArgument, match="is not in the database"):
+        list(client._firestore_api.batch_get_documents(request))
+
+
 def test_get_document_serves_and_refuses_like_the_batch_call(client: firestore.Client) -> None:
     client.document("jobs/train").set({"a": 1, "b": 2})
-    root = "projects/project/databases/tpu-recovery/documents"
-    found = client._firestore_api.get_document({"name": f"{root}/jobs/train", "mask": {"field_paths": ["a"]}})
+    found = client._firestore_api.get_document({"name": f"{ROOT}/jobs/train", "mask": {"field_paths": ["a"]}})
     assert list(found.fields) == ["a"]
     with pytest.raises(exceptions.NotFound):
-        client._firestore_api.get_document({"name": f"{root}/jobs/missing"})
+        client._firestore_api.get_document({"name": f"{ROOT}/jobs/missing"})

@@ -97,12 +97,12 @@ def _complete_order(order_by: Any, disjuncts: tuple[Disjunct, ...]) -> tuple[Ord
     for field in named:
         if named.count(field) > 1:
             raise invalid(f"order by clause cannot contain duplicate fields {'.'.join(field)}")
-    if NAME in named[:-1]:
-        raise invalid("order by clause cannot contain more fields after the key")
     last_descends = bool(order) and order[-1].descending
     inequalities = {part.field for disjunct in disjuncts for part in disjunct if not part.is_exact}
+    order += [Order(field, last_descends) for field in sorted(inequalities - {NAME, *named})]
+    if NAME in [entry.field for entry in order[:-1]]:
+        raise invalid("order by clause cannot contain more fields after the key")
     if NAME not in named:
-        order += [Order(field, last_descends) for field in sorted(inequalities - {NAME, *named})]
         order.append(Order(NAME, last_descends))
     if order[0] == Order(NAME, descending=True) and not any(disjuncts):
         raise failed_precondition("Firestore does not support descending key scans")
