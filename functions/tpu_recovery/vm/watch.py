@@ -35,11 +35,12 @@ class HandoffWatch:
         while True:
             asked = time.monotonic()
             value = self._ask(etag)
+            etag = value.etag if value is not None else ""
             if value is not None and value.text != self.text:
                 self.text = value.text
                 self._wake()
-            etag = value.etag if value is not None else ""
-            time.sleep(max(0.0, self.poll - (time.monotonic() - asked)))
+            else:  # no news; not asking too often matters only when the server answers at once
+                time.sleep(max(0.0, self.poll - (time.monotonic() - asked)))
 
     def _ask(self, etag: str) -> Optional[Value]:
         try:
