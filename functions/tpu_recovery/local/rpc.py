@@ -22,6 +22,10 @@ Handler = Callable[[Any], Any]
 """Takes the request message and gives the response message; refuses by raising :class:`Refusal`."""
 
 
+LARGEST_REQUEST = 16 << 20
+"""Bytes; above every limit of the APIs themselves, so that their own refusals are what a client sees."""
+
+
 class Refusal(Exception):
     """An error that the server answers with, as the real API would."""
 
@@ -103,7 +107,9 @@ def serve(
     services: Mapping[str, Mapping[str, grpc.RpcMethodHandler]], *, port: int = 0, workers: int = 16
 ) -> tuple[grpc.Server, int]:
     """Serve the given services on loopback; returns the server (keep it: a collected server stops) and its port."""
-    server = grpc.server(futures.ThreadPoolExecutor(workers))
+    server = grpc.server(
+        futures.ThreadPoolExecutor(workers), options=[("grpc.max_receive_message_length", LARGEST_REQUEST)]
+    )
     for service, handlers in services.items():
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(handlers)),))
     bound = server.add_insecure_port(f"127.0.0.1:{port}")

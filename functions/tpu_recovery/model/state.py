@@ -66,6 +66,7 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     accepted: datetime | None = None
     error: CreateError | None = None
     resume_step: int | None = None
+    resume_path: str = ""
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from tpu_recovery.model.incident import (
     Outcome,
 )
 from tpu_recovery.model.job import Job
+from tpu_recovery.model.messages import LOSS_MEANINGS, Author
 from tpu_recovery.model.observed import NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE
@@ -130,3 +131,13 @@ def _reading(node: NodeReading) -> str:
     if node.presence is Presence.PRESENT:
         return f"GetNode: {node.state}, {node.health}" if node.health else f"GetNode: {node.state}"
     return f"GetNode: {node.problem or 'NOT_FOUND'}"
+
+
+def first_seen(incident: Incident, evidence: Evidence) -> Incident:
+    """The incident with its beginning moved back, when the evidence tells of the loss itself at an earlier time."""
+    if evidence.author is not Author.PLATFORM or evidence.meaning not in LOSS_MEANINGS:
+        return incident
+    occurred = incident.milestones.occurred
+    if occurred is not None and evidence.at >= occurred:
+        return incident
+    return replace(incident, milestones=replace(incident.milestones, occurred=evidence.at))

@@ -153,6 +153,7 @@ def _create(turn: Turn) -> Decision:
             placement=placement % len(job.spec.placements),
             launch=launch,
             resume_step=turn.observed.checkpoint.step,
+            resume_path=turn.observed.checkpoint.path,
         ),
         failures=failures,
         leftovers=leftovers,

@@ -1,0 +1,32 @@
+"""The Notifier port on Pub/Sub: one topic that people subscribe their own channel to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from google.api_core import exceptions
+
+from tpu_recovery.cloud.clients import CALL_SECONDS
+from tpu_recovery.errors import Unreadable
+from tpu_recovery.model.decision import Notify
+
+if TYPE_CHECKING:
+    import google.cloud.pubsub_v1
+
+
+class TopicNotifier:
+    """Publishes notices as JSON. The client is made at the first notice: most invocations send none."""
+
+    def __init__(self, client: Callable[[], google.cloud.pubsub_v1.PublisherClient], topic: str) -> None:
+        self._client = client
+        self._topic = topic
+
+    def tell(self, job: str, notice: Notify) -> None:
+        """See Notifier.tell."""
+        body = msgspec.json.encode({"job": job, "severity": notice.severity, "text": notice.text})
+        try:
+            self._client().publish(self._topic, body, job=job, severity=notice.severity).result(timeout=CALL_SECONDS)
+        except (exceptions.GoogleAPICallError, TimeoutError) as error:
+            raise Unreadable(f"Pub/Sub does not take the notice: {error}") from error

@@ -1,0 +1,140 @@
+"""The sweep: the backstop of everything that can be lost on the way.
+
+It reads each zone with jobs once, compares it with what is stored, and looks only at jobs that differ, are due, or have
+waiting inbox entries. Nodes of ours that no job claims are deleted when their job is known to be past them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from tpu_recovery.errors import NotFound, Refused, Unreadable
+from tpu_recovery.model.names import LABEL_GENERATION, LABEL_JOB, LABEL_UID, ResourceName, node_id
+from tpu_recovery.model.observed import NodeReading
+from tpu_recovery.model.state import FINAL, JobState, Phase
+from tpu_recovery.recovery import timers
+from tpu_recovery.recovery.look import is_due, look
+from tpu_recovery.recovery.observe import Listing
+from tpu_recovery.recovery.ports import Ports
+from tpu_recovery.recovery.records import Records
+
+log = logging.getLogger(__name__)
+
+_AT_REST = frozenset({Phase.HELD, Phase.PAUSED, Phase.STOOD_DOWN, Phase.WATCHED})
+"""Phases in which a change of the node is no reason to look."""
+
+
+def sweep(ports: Ports, after: str = "") -> str:
+    """Look at every job that needs it, by name, from the one after `after`; gives what was done, in words.
+
+    Raises Unreadable when the store does not answer.
+    """
+    records, began = Records(ports.store), ports.clock()
+    if not after:
+        timers.prove_path(ports)
+        _register_new(ports, records)
+    states = records.unfinished()
+    listing = _list(ports, _zones(states))
+    waiting = records.waiting_jobs()
+    looked = 0
+    for state in states:
+        if state.job <= after or not _needs_look(ports, state, listing, waiting):
+            continue
+        if ports.clock() - began > ports.settings.sweep_budget:
+            timers.go_on_sweeping(ports, max((one.job for one in states if one.job < state.job), default=""))
+            return f"looked at {looked} jobs; going on by timer"
+        look(ports, state.job, listing)
+        looked += 1
+    removed = _remove_unclaimed(ports, records, listing.values())
+    return f"looked at {looked} of {len(states)} jobs, removed {removed} nodes"
+
+
+def zone_look(ports: Ports, zone: str) -> str:
+    """The same for one zone. Raises Unreadable when the store does not answer."""
+    records = Records(ports.store)
+    states = [state for state in records.unfinished() if zone in _zones([state])]
+    listing = _list(ports, {zone})
+    looked = [state.job for state in states if _needs_look(ports, state, listing, set())]
+    for job in looked:
+        look(ports, job, listing)
+    return f"looked at {len(looked)} of {len(states)} jobs in {zone}"
+
+
+def _register_new(ports: Ports, records: Records) -> None:
+    """Specifications whose command was lost on the way."""
+    names = records.spec_names()
+    known = records.registered(names)
+    for name in names:
+        if name not in known:
+            look(ports, name)
+
+
+def _zones(states: Iterable[JobState]) -> set[str]:
+    names = [name for state in states for name in _node_names(state)]
+    return {parsed.zone for name in names if (parsed := ResourceName.parse(name))}
+
+
+def _node_names(state: JobState) -> list[str]:
+    return [one.name for one in state.slices] + [leftover.name for leftover in state.leftovers]
+
+
+def _list(ports: Ports, zones: set[str]) -> dict[str, NodeReading]:
+    """All nodes of these zones. A zone that cannot be listed leaves its jobs to their own timers."""
+    listing: dict[str, NodeReading] = {}
+    for zone in sorted(zones):
+        try:
+            listing.update({node.name: node for node in ports.capacity.list_nodes(ports.settings.project, zone)})
+        except Unreadable as problem:
+            log.warning("zone %s cannot be listed: %s", zone, problem)
+    return listing
+
+
+def _needs_look(ports: Ports, state: JobState, listing: Listing, waiting: set[str]) -> bool:
+    if state.job in waiting or is_due(state, ports.clock()) or _has_loose_ends(state):
+        return True
+    return state.phase not in _AT_REST | FINAL and any(
+        _differs(one.state, listing.get(one.name)) for one in state.slices
+    )
+
+
+def _has_loose_ends(state: JobState) -> bool:
+    """Leftovers are followed until they are confirmed absent, in every phase."""
+    return bool(state.leftovers) or state.phase is Phase.REGISTERED
+
+
+def _differs(known: str, node: NodeReading | None) -> bool:
+    return known != (node.state if node else "")
+
+
+def _remove_unclaimed(ports: Ports, records: Records, nodes: Iterable[NodeReading]) -> int:
+    """Delete nodes that carry our labels and whose job is past them; report those whose job is unknown."""
+    ours = [node for node in nodes if node.labels.get(LABEL_JOB) and node.labels.get(LABEL_UID)]
+    jobs = records.registered(sorted({node.labels[LABEL_JOB] for node in ours}))
+    removed = 0
+    for node in ours:
+        state = jobs.get(node.labels[LABEL_JOB])
+        if state is None or state.uid != node.labels[LABEL_UID]:
+            log.warning("node %s carries our labels but no job claims it", node.name)
+        elif _is_past(state, node) and node.state != "DELETING":
+            removed += _delete(ports, node.name)
+    return removed
+
+
+def _is_past(state: JobState, node: NodeReading) -> bool:
+    """Whether the job has a newer generation than this node, which then must go: by label and by name alike."""
+    generation = node.labels.get(LABEL_GENERATION, "")
+    if not generation.isdigit() or not node.name.endswith(f"/{node_id(state.job, int(generation))}"):
+        return False
+    followed = {leftover.name for leftover in state.leftovers}
+    return int(generation) < state.generation and node.name not in followed
+
+
+def _delete(ports: Ports, name: str) -> int:
+    try:
+        ports.capacity.delete(name)
+    except (NotFound, Refused, Unreadable) as problem:
+        log.warning("unclaimed node %s could not be deleted: %s", name, problem)
+        return 0
+    log.warning("unclaimed node %s of an earlier generation was deleted", name)
+    return 1

@@ -1,0 +1,71 @@
+"""Timers of a job. State is committed first, then the timer is created; what a crash in between loses, the sweep finds.
+
+A task's name stays taken for up to a day after it ran, so every name holds what makes this very timer: the sequence
+number, the lease, or the version of the state.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from tpu_recovery.events.entry import digest
+from tpu_recovery.model.state import JobState
+from tpu_recovery.recovery.ports import Ports
+
+TIMER_PATH = "/timer"
+
+
+def scheduled(before: JobState, after: JobState, now: datetime) -> JobState:
+    """The state with a new timer number when its next look was moved, or when the timer that was set has passed."""
+    if after.wake_at is None:
+        return after
+    if after.wake_at == before.wake_at and before.wake_at > now and after.timer_seq == before.timer_seq:
+        return after
+    return replace(after, timer_seq=before.timer_seq + 1)
+
+
+def set_timer(ports: Ports, before: JobState, after: JobState) -> None:
+    """Create the timer of a state that has just been committed, unless it is the one that was there before."""
+    if after.wake_at is None or after.timer_seq == before.timer_seq:
+        return
+    body = {"job": after.job, "uid": after.uid, "seq": after.timer_seq}
+    key = digest("timer", after.uid, str(after.timer_seq))
+    ports.timers.call_later(TIMER_PATH, body, key=key, at=after.wake_at)
+
+
+def look_after_lease(ports: Ports, state: JobState) -> None:
+    """Make sure that somebody looks when the lease ends, in case its holder never gives it back."""
+    if state.lease is None:
+        return
+    body = {"job": state.job, "uid": state.uid, "lease": state.lease.id}
+    key = digest("lease", state.uid, state.lease.id)
+    ports.timers.call_later(TIMER_PATH, body, key=key, at=state.lease.until)
+
+
+def look_soon(ports: Ports, name: str, state: JobState) -> None:
+    """Something arrived while a look was under way: look again at once."""
+    body = {"job": name, "uid": state.uid, "waiting": True}
+    key = digest("waiting", state.uid, str(state.version))
+    ports.timers.call_later(TIMER_PATH, body, key=key, at=ports.clock())
+
+
+def look_at_zone(ports: Ports, project: str, zone: str) -> None:
+    """A worker VM that no job claims has lost something in this zone: look at the zone, once a minute at most."""
+    now = ports.clock()
+    minute = now.replace(second=0, microsecond=0).isoformat()
+    ports.timers.call_later(TIMER_PATH, {"zone": zone}, key=digest("zone", project, zone, minute), at=now)
+
+
+def go_on_sweeping(ports: Ports, after: str) -> None:
+    """The sweep has run out of time: go on after this job."""
+    now = ports.clock()
+    key = digest("sweep", after, now.isoformat())
+    ports.timers.call_later(TIMER_PATH, {"sweep_after": after}, key=key, at=now)
+
+
+def prove_path(ports: Ports) -> None:
+    """A task a day that does nothing: it keeps the queue from dozing off and proves that timers arrive."""
+    now = ports.clock()
+    ports.timers.call_later(TIMER_PATH, {"nothing": True}, key=digest("nothing", now.date().isoformat()), at=now)
