@@ -84,11 +84,9 @@ def default_ports() -> Ports:
     """The ports of this process. Raises Invalid when the environment lacks a setting."""
     log_as_json()
     environment = Environment(os.environ)
-    project = environment.required("TPU_PROJECT", "the project whose TPUs are used")
+    project, database = environment.project(), environment.optional("DATABASE", DATABASE)
     return Ports(
-        store=FirestoreStore(
-            clients.firestore_client(environment.project(), environment.optional("DATABASE", DATABASE))
-        ),
+        store=FirestoreStore(clients.firestore_client(project, database)),
         capacity=_capacity(),
         timers=_timers(environment),
         checkpoints=BucketCheckpoints(lambda: clients.storage_client(project)),

@@ -6,11 +6,13 @@ from tpu_recovery.model.job import Job
 from tpu_recovery.model.observed import Observed, OperationState, Presence
 from tpu_recovery.model.state import RunnerState
 from tpu_recovery.recovery.situation import Blame, Situation
-from tpu_recovery.recovery.table.columns import Row, Section
+from tpu_recovery.recovery.table.columns import Answer, Section
 
 
-def explain(job: Job, observed: Observed, situation: Situation, row: Row) -> str:
-    """The row's name with what the API, the checkpoints or the runner say, in one line."""
+def explain(job: Job, observed: Observed, situation: Situation, answer: Answer) -> str:
+    """What happened, which row answers it, and what the API, the checkpoints or the runner say, in one line."""
+    row = answer.row
+    names = [one.name for one in answer.path if one is row or one.cause]
     facts = [_node(observed), _create(job, observed)] if row.section is not Section.PERSON else []
     if row.section is Section.CHECKPOINT:
         facts.append(observed.checkpoint.why)
@@ -20,7 +22,8 @@ def explain(job: Job, observed: Observed, situation: Situation, row: Row) -> str
     if row.section is Section.CAPACITY and situation.blame is not Blame.NOBODY:
         facts.append(f"entries blame the {situation.blame}")
     said = "; ".join(fact for fact in facts if fact)
-    return f"{row.name} ({said})" if said else row.name
+    words = "; ".join(names)
+    return f"{words} ({said})" if said else words
 
 
 def _node(observed: Observed) -> str:

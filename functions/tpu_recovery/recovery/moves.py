@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tpu_recovery.model.decision import Action, Decision, HandOff, Notify, QueueCreate
 from tpu_recovery.model.incident import Outcome
 from tpu_recovery.model.job import Job, node_name, placement_of
+from tpu_recovery.model.names import node_id
 from tpu_recovery.model.observed import Observed
 from tpu_recovery.model.spec import WhenDone
 from tpu_recovery.model.state import Create, Hold, JobState, Leftover, Phase, Slice, Spending
@@ -71,7 +72,7 @@ def make(job: Job, observed: Observed, situation: Situation, answer: Answer, now
     move = answer.row.move
     if move is None:
         raise LookupError(f"row {answer.row.name!r} has no move")
-    return _MOVES[move](Turn(job, observed, situation, answer, explain(job, observed, situation, answer.row), now))
+    return _MOVES[move](Turn(job, observed, situation, answer, explain(job, observed, situation, answer), now))
 
 
 def in_phase(state: JobState, phase: Phase | None, now: datetime) -> JobState:
@@ -169,7 +170,7 @@ def _create(turn: Turn) -> Decision:
     why = turn.why
     if incident is not None:
         incident = replace(
-            incidents.with_action(incident, now, f"create {name}", why),
+            incidents.with_action(incident, now, f"create {node_id(state.job, generation)}", why),
             checkpoint=turn.observed.checkpoint.why or incident.checkpoint,
             spent=(*incident.spent, *spent),
         )

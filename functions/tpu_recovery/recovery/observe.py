@@ -79,8 +79,13 @@ def _operation(ports: Ports, job: Job, node: NodeReading) -> OperationReading | 
 
 
 def _needs_attributes(job: Job, letters: tuple[Letter, ...]) -> bool:
+    """Whether the workers have to be asked: for their host names once, and whenever their word decides and is not here."""
+    if not any(one.hostnames for one in job.state.slices):
+        return True
     reports = [letter.report for letter in letters if letter.report and letter.report.token == job.state.token]
-    return not reports or any(report.kind not in _ENOUGH for report in reports)
+    if reports:
+        return any(report.kind not in _ENOUGH for report in reports)
+    return not any(letter.event for letter in letters)
 
 
 def _with_attributes(ports: Ports, job: Job, observed: Observed) -> Observed:

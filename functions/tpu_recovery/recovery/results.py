@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tpu_recovery.model.decision import DeleteNode, HandOff, QueueCreate
 from tpu_recovery.model.incident import Incident
+from tpu_recovery.model.names import node_id
 from tpu_recovery.model.state import JobState
 from tpu_recovery.recovery import incidents
 from tpu_recovery.recovery.act import Result
@@ -45,7 +46,7 @@ def _done(
                 state = replace(state, handed=max(state.handed, launch))
         case QueueCreate(generation=generation):
             if incident is not None:
-                incident = incidents.with_result(incident, _create_words(state, generation), "queued")
+                incident = incidents.with_result(incident, f"create {node_id(state.job, generation)}", "queued")
     return state, incident
 
 
@@ -59,10 +60,6 @@ def _failed(
         what = f"delete {_short(action.name)}" if isinstance(action, DeleteNode) else type(action).__name__
         incident = incidents.with_action(incident, now, what, "", f"failed: {result.problem}")
     return state, incident
-
-
-def _create_words(state: JobState, generation: int) -> str:
-    return f"create {state.slices[0].name}" if state.slices and generation == state.generation else ""
 
 
 def _short(name: str) -> str:

@@ -32,11 +32,11 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, inside: Path) -> Non
     if member.name.startswith("/") or ".." in member.name.split("/"):
         raise ArchiveUnsafe(f"{member.name!r} is not a relative path without ..")
     target = inside / member.name
-    _check_inside(target.parent, inside, member.name)
     if member.isdir():
         _check_inside(target, inside, member.name)
         target.mkdir(parents=True, exist_ok=True)
         return
+    _check_inside(target.parent, inside, member.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_symlink() or target.is_file():
         target.unlink()  # never write through an earlier member
