@@ -95,7 +95,9 @@ def test_another_content_than_registered_is_never_unpacked(tmp_path: Path) -> No
     assert list(tmp_path.rglob("train.py")) == []
 
 
-@pytest.mark.parametrize("content", [b"<html>", CONTENT[:50], archive({"../x": ""})])
+@pytest.mark.parametrize(
+    "content", [b"<html>", CONTENT[:50], archive({"../x": ""})], ids=["no archive", "cut off", "unsafe"]
+)
 def test_a_content_that_is_no_good_archive_is_unreadable_and_leaves_nothing(tmp_path: Path, content: bytes) -> None:
     for _attempt in range(2):
         with pytest.raises(SetupFailed, match="cannot be unpacked") as failure:

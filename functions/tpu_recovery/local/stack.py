@@ -189,7 +189,7 @@ class Stack:
         for name, rate in rates.items():
             limits = {"max_dispatches_per_second": rate, "max_concurrent_dispatches": 3 if name == "creates" else 100}
             queue = {"name": f"{parent}/queues/{name}", "retry_config": retry, "rate_limits": limits}
-            client.create_queue(parent=parent, queue=queue)
+            client.create_queue(request={"parent": parent, "queue": queue})
 
     def _subscribe(self, url: str) -> None:
         from google.pubsub_v1 import SubscriberClient

@@ -79,7 +79,7 @@ def _operation(ports: Ports, job: Job, node: NodeReading) -> OperationReading | 
 
 
 def _needs_attributes(job: Job, letters: tuple[Letter, ...]) -> bool:
-    """Whether the workers have to be asked: for their host names once, and whenever their word decides and is not here."""
+    """Whether to ask the workers: for their host names once, and whenever their word decides and is not at hand."""
     if not any(one.hostnames for one in job.state.slices):
         return True
     reports = [letter.report for letter in letters if letter.report and letter.report.token == job.state.token]

@@ -11,6 +11,7 @@ import random
 import time
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 STORE = os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com")
 
@@ -29,10 +30,10 @@ def download(path: str) -> str:
     bucket, _, name = path[len("gs://") :].partition("/")
     url = f"{STORE}/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}?alt=media"
     with urllib.request.urlopen(url, timeout=30) as response:
-        return response.read().decode()
+        return str(response.read(), "utf-8")
 
 
-def save(directory: str, step: int, weights: dict, seconds: float) -> None:
+def save(directory: str, step: int, weights: dict[str, float], seconds: float) -> None:
     """Save a checkpoint the way Orbax lays it out in a bucket; it takes `seconds`."""
     upload(f"{directory}/{step}/_CHECKPOINT_METADATA", json.dumps({"step": step}))
     time.sleep(seconds)
@@ -59,6 +60,7 @@ def main() -> None:
         weights = json.loads(download(f"{directory}/{step}/default/weights.json"))
     print(f"training from step {step}: {weights}", flush=True)
 
+    progress = Path(os.environ["TPU_RECOVERY_PROGRESS"])
     examples = random.Random(7)
     while step < options.steps:
         x = examples.uniform(-1, 1)
@@ -67,8 +69,7 @@ def main() -> None:
         weights["intercept"] -= 0.1 * error
         step += 1
         time.sleep(options.step_seconds)
-        with open(os.environ["TPU_RECOVERY_PROGRESS"], "w") as progress:
-            progress.write(str(step))
+        progress.write_text(str(step))
         if step % options.save_every == 0:
             save(directory, step, weights, options.save_seconds)
             print(f"saved step {step}: {weights}", flush=True)
