@@ -52,7 +52,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"checkpoints": {"path": "p", "format": "orbax"}}, "hand-off field checkpoints: checkpoint path 'p' must start"),
     ({"checkpoints": {"path": "gs://b/p", "format": "pickle"}}, "'pickle' is not known; known are:"),
     ({"deadlines": {"startup_script": 1, "setup": 1, "stop": 0}}, "deadlines.stop is 0: a number of seconds above 0"),
-    ({"crashes": {"limit": 0}}, "hand-off field crashes.limit is 0: a whole number from 1 is needed"),
+    ({"crashes": {"limit": -1}}, "hand-off field crashes.limit is -1: a whole number from 0 is needed"),
     ({"timing": []}, "hand-off field timing is []: an object is needed"),
     ({"environment": []}, "hand-off field environment: an object of strings is needed"),
 ]

@@ -24,6 +24,9 @@ def over(kind: str, boot: str = "b1", launch: Launch = THIS) -> Settled:
     return Settled(launch, boot, kind)
 
 
+REFUSED_AS_EXPIRED = {"settled": Settled(THIS, "b1", "refused", "launch-expired")}
+
+
 # fmt: off
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], Step]] = [
     # what is the case                        handoff  situation                                   step
@@ -52,6 +55,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Step]] = [
     ("setup failed",                             {},    {"settled": over("setup_failed")},         Step.IDLE),
     ("setup failed before this boot",            {},    {"settled": over("setup_failed", "b0")},   Step.PREPARE),
     ("it was refused before this boot",          {},    {"settled": over("refused", "b0")},        Step.PREPARE),
+    ("it was refused as expired",                LATE,  REFUSED_AS_EXPIRED,                        Step.IDLE),
+    ("it expired and was given more time",       EARLY, REFUSED_AS_EXPIRED,                        Step.PREPARE),
     ("it crashed a moment ago",                  {},    {"prepared": THIS, "retry_in": 3.0},       Step.BACK_OFF),
     ("the VM shuts down",                        {},    {"running": THIS, "terminating": True},    Step.LEAVE),
     ("it ended because the VM shuts down",       {},    ENDED_AND_LEAVING,                         Step.LEAVE),

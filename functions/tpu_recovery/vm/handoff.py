@@ -57,7 +57,7 @@ class Deadlines(NamedTuple):
 
 
 class Crashes(NamedTuple):
-    """How crashes are retried; back-off in seconds. ``limit``: crashes in a row without progress."""
+    """How crashes are retried; back-off in seconds. ``limit``: crashes in a row without progress; 0: no retry."""
 
     limit: int
     first_backoff: float
@@ -156,7 +156,7 @@ def _checkpoints(fields: Optional[_Fields]) -> Optional[Checkpoints]:
 
 
 def _crashes(fields: _Fields) -> Crashes:
-    return Crashes(fields.integer("limit", 1), *_seconds(fields, ("first_backoff", "longest_backoff")))
+    return Crashes(fields.integer("limit", 0), *_seconds(fields, ("first_backoff", "longest_backoff")))
 
 
 def _seconds(fields: _Fields, names: Sequence[str]) -> Sequence[float]:

@@ -55,7 +55,11 @@ def _unwanted(handoff: Handoff, now: Situation) -> bool:
 
 
 def _over(handoff: Handoff, now: Situation) -> bool:
-    return now.settled is not None and now.settled.launch == handoff.key and now.settled.boot == now.boot
+    settled = now.settled
+    if settled is None or settled.launch != handoff.key or settled.boot != now.boot:
+        return False
+    # More time for the same launch is all that this one was waiting for.
+    return settled.reason != "launch-expired" or _expired(handoff, now)
 
 
 def _over_before_boot(handoff: Handoff, now: Situation) -> bool:
