@@ -46,7 +46,7 @@ def _newer_python():
 
 
 def _restart_with(python):
-    os.execv(python, [python] + sys.argv)
+    os.execv(python, [python, *sys.argv])
 
 
 def _marker(files):
@@ -71,7 +71,7 @@ def _install(python, files):
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for name in files:
         pip += ["--requirement", str(ROOT / name)]
-    installed = subprocess.run(pip + ["--editable", str(ROOT)], check=False)
+    installed = subprocess.run([*pip, "--editable", str(ROOT)], check=False)
     if installed.returncode != 0:
         sys.exit("pip could not install what is needed; its message is above.")
     for old in ENVIRONMENT.glob("installed-*"):

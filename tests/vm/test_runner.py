@@ -413,7 +413,7 @@ def test_sigterm_in_the_middle_of_a_step_lets_the_program_save(worker: Worker) -
     stopping, stopped = worker.platform.said[-2:]
     assert stopping["step"] == 41
     assert (stopped["exit_code"], stopped["checkpoint_step"]) == (0, 42)
-    assert [one["kind"] for one in worker.platform.published][-2:] == ["stopping", "stopped"]
+    assert [one["kind"] for one in worker.platform.published] == ["started", "progress", "stopping"]
 
 
 def test_a_program_that_ignores_sigterm_is_killed_with_all_its_children(worker: Worker) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -58,7 +59,14 @@ class StackSettings:
 class Stack:
     """Start it, use it through the clients and `environment`, stop it."""
 
-    def __init__(self, settings: StackSettings | None = None, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: StackSettings | None = None,
+        directory: Path | None = None,
+        on_entry: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """``on_entry`` sees every log entry that the platform writes, before it is published."""
+        self._on_entry = on_entry
         self.settings = settings or StackSettings()
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="tpu-recovery-")
         self.directory = directory or Path(str(self._temporary and self._temporary.name))
@@ -140,6 +148,8 @@ class Stack:
 
     def _publish_entry(self, entry: dict[str, Any]) -> None:
         """The log sink: what the platform writes is on the topic at once; the real export takes seconds."""
+        if self._on_entry is not None:
+            self._on_entry(entry)
         self.publish("events", json.dumps(entry).encode())
 
     def _publisher_client(self) -> Any:

@@ -109,6 +109,16 @@ class Records:
         jobs = [_state(stored) for stored in self._store.find("jobs", ("phase", "in", open_phases))]
         return sorted(jobs, key=lambda state: state.job)
 
+    def everything(self) -> dict[str, JobState]:
+        """Every job that the service knows, by name."""
+        return {state.job: state for state in map(_state, self._store.find("jobs"))}
+
+    def incidents(self, job: str) -> list[Incident]:
+        """All incidents of a job, newest first."""
+        found = self._store.find(f"jobs/{job}/incidents")
+        incidents = [from_document(dict(stored.fields), Incident) for stored in found]
+        return sorted(incidents, key=lambda incident: incident.opened, reverse=True)
+
     def registered(self, names: Sequence[str]) -> dict[str, JobState]:
         """Those of the named jobs that exist."""
         found = self._store.get(*(job_path(name) for name in names)) if names else ()

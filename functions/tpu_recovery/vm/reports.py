@@ -40,8 +40,9 @@ class Reporter:
         exit_code: Optional[int] = None,
         reason: Optional[str] = None,
         detail: Optional[str] = None,
+        hint: bool = True,
     ) -> None:
-        """Report about the launch of ``handoff``."""
+        """Report about the launch of ``handoff``; without a hint, the guest attribute alone says it."""
         self._state.sequence += 1
         self._file.save(self._state)
         report = {
@@ -66,4 +67,4 @@ class Reporter:
         }
         if kind != "alive":
             log(f"{kind}: {handoff.key}, step {step}, exit code {exit_code}, {reason or 'no reason'}")
-        self._outbox.send(report, None if kind in _GUEST_ATTRIBUTE_ONLY else handoff.topic)
+        self._outbox.send(report, handoff.topic if hint and kind not in _GUEST_ATTRIBUTE_ONLY else None)

@@ -245,7 +245,7 @@ class Supervisor:
         if handoff.checkpoints is not None and not handoff.checkpoints.on_bucket:
             self._trainer.look_for_checkpoint()  # quick, and nobody else can look at a disk
         if not over:
-            self._say(handoff, "stopped", exit_code=exit_code)
+            self._say(handoff, "stopped", exit_code=exit_code, hint=False)  # `stopping` was the hint
         self._outbox.flush(_FLUSH)
 
     # Reports
