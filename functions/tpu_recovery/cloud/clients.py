@@ -9,6 +9,9 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING
 
+from google.api_core import exceptions
+from google.api_core.retry import Retry, if_exception_type
+
 if TYPE_CHECKING:
     import google.cloud.pubsub_v1
     import google.cloud.storage
@@ -19,6 +22,17 @@ TASKS_HOST = "TPU_RECOVERY_TASKS_HOST"
 
 CALL_SECONDS = 10.0
 """No outside call may take longer, its retries included: an invocation has 60 s and a lease of 75 s."""
+
+AGAIN = Retry(
+    predicate=if_exception_type(exceptions.ServiceUnavailable, exceptions.InternalServerError),
+    initial=0.1,
+    maximum=1.0,
+    timeout=CALL_SECONDS - 4,
+)
+"""For calls that may be made twice: a connection that broke while the process was frozen is no reason to give up.
+
+The clients' own policies go on for up to five minutes. The last attempt begins early enough to end within CALL_SECONDS.
+"""
 
 
 @cache

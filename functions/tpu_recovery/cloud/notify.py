@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from google.api_core import exceptions
 
-from tpu_recovery.cloud.clients import CALL_SECONDS
+from tpu_recovery.cloud.clients import AGAIN, CALL_SECONDS
 from tpu_recovery.errors import Unreadable
 from tpu_recovery.model.decision import Notify
 
@@ -26,7 +26,11 @@ class TopicNotifier:
     def tell(self, job: str, notice: Notify) -> None:
         """See Notifier.tell."""
         body = msgspec.json.encode({"job": job, "severity": notice.severity, "text": notice.text})
+        publish = self._client().publish(
+            self._topic, body, retry=AGAIN, timeout=CALL_SECONDS, job=job, severity=notice.severity
+        )
         try:
-            self._client().publish(self._topic, body, job=job, severity=notice.severity).result(timeout=CALL_SECONDS)
-        except (exceptions.GoogleAPICallError, TimeoutError) as error:
-            raise Unreadable(f"Pub/Sub does not take the notice: {error}") from error
+            publish.result(timeout=CALL_SECONDS)
+        except (exceptions.GoogleAPIError, TimeoutError) as error:
+            problem = str(error) or f"no answer within {CALL_SECONDS:.0f} s"
+            raise Unreadable(f"Pub/Sub does not take the notice: {problem}") from error

@@ -16,6 +16,11 @@ from tpu_recovery.model.spec import Checkpoints
 if TYPE_CHECKING:
     import google.cloud.storage
 
+_CONNECT_SECONDS = 3.0
+"""Connecting and reading are timed one after the other; together they may take CALL_SECONDS."""
+
+_TIMEOUT = (_CONNECT_SECONDS, CALL_SECONDS - _CONNECT_SECONDS)
+
 _FINDINGS = {
     Verdict.RESUME: CheckpointFinding.FOUND,
     Verdict.START: CheckpointFinding.EMPTY,
@@ -62,7 +67,7 @@ class _ClientListing:
         fields = "prefixes,items(name,size),nextPageToken"
         try:
             pages: Any = self._client.list_blobs(
-                bucket, prefix=prefix, delimiter="/", fields=fields, timeout=CALL_SECONDS, retry=None
+                bucket, prefix=prefix, delimiter="/", fields=fields, timeout=_TIMEOUT, retry=None
             )
             blobs = [(str(blob.name), int(blob.size or 0)) for blob in pages]
             return _Page(blobs, [str(prefix) for prefix in pages.prefixes])

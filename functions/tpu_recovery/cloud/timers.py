@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from google.api_core import exceptions
 
-from tpu_recovery.cloud.clients import CALL_SECONDS
+from tpu_recovery.cloud.clients import AGAIN, CALL_SECONDS
 from tpu_recovery.errors import Unreadable
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ class TaskTimers:
             },
         }
         try:
-            self._client.create_task(request={"parent": queue, "task": task}, timeout=CALL_SECONDS)
+            self._client.create_task(request={"parent": queue, "task": task}, retry=AGAIN, timeout=CALL_SECONDS)
         except exceptions.AlreadyExists:
             return  # the key names this very timer, so it is set, or has fired already
-        except exceptions.GoogleAPICallError as error:
+        except exceptions.GoogleAPIError as error:
             # NOT_FOUND too: a queue that dozed off after 30 idle days wakes up within minutes
             raise Unreadable(f"Cloud Tasks does not take the task: {error}") from error
