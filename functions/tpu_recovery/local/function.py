@@ -33,13 +33,13 @@ class FunctionProcess:
         self.url = ""
 
     def start(self) -> str:
-        """Start it and wait until it answers; gives its URL. Raises FunctionDidNotStart."""
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        """Start it and wait until it answers; gives its URL, the same every time. Raises FunctionDidNotStart."""
+        self.url = self.url or f"http://127.0.0.1:{_free_port()}"
+        port = self.url.rsplit(":", 1)[1]
         self.log.parent.mkdir(parents=True, exist_ok=True)
         command = [
             *(sys.executable, "-m", "functions_framework"),
-            *("--target", "recover", "--source", str(SOURCE), "--host", "127.0.0.1", "--port", str(port)),
+            *("--target", "recover", "--source", str(SOURCE), "--host", "127.0.0.1", "--port", port),
         ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -61,6 +61,13 @@ class FunctionProcess:
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
+            self._process = process
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it and its workers in the middle of whatever they do."""
+        process, self._process = self._process, None
+        if process is not None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
