@@ -90,12 +90,19 @@ def _with_report(state: JobState, report: Report, received: datetime) -> tuple[J
             sequence=report.sequence,
             at=report.at,
             received=received,
-            resumed_from=report.resumed_from,
+            resumed_from=_resumed_from(report, known),
             exit_code=report.exit_code,
             reason=report.reason or "",
             detail=report.detail or "",
         )
     return replace(state, runners=tuple(newest[worker] for worker in sorted(newest))), ""
+
+
+def _resumed_from(report: Report, known: RunnerState | None) -> int | None:
+    """Runners say it once, when the program starts; it stays true for the whole launch."""
+    if report.resumed_from is None and known is not None and known.launch == report.launch:
+        return known.resumed_from
+    return report.resumed_from
 
 
 def _is_newer(report: Report, known: RunnerState) -> bool:
