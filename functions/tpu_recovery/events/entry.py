@@ -30,14 +30,14 @@ def parse_entry(data: bytes, *, service_account: str) -> Event:
     """
     try:
         entry = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Invalid("log entry", data[:200].decode("utf-8", "replace"), f"it must be JSON: {error}") from error
     if not isinstance(entry, dict):
-        raise Invalid("log entry", entry, "it must be a JSON object")
+        raise Invalid("log entry", type(entry).__name__, "it must be a JSON object")
     payload = _object(entry, "protoPayload")
     method = _text(payload, "methodName")
     if not method:
-        raise Invalid("protoPayload.methodName", payload.get("methodName"), "an audit entry names its method")
+        raise Invalid("protoPayload.methodName", method, "an audit entry names its method")
     operation = _object(entry, "operation")
     status = _object(payload, "status")
     failed = _text(entry, "severity").upper() in _FAILED or bool(status.get("code"))

@@ -9,6 +9,7 @@ import msgspec
 from tpu_recovery.errors import Invalid
 from tpu_recovery.events.entry import digest
 from tpu_recovery.model.messages import Command, Report
+from tpu_recovery.model.names import JOB_NAME, JOB_NAME_RULE
 
 T = TypeVar("T")
 
@@ -18,12 +19,15 @@ def parse_report(data: bytes) -> Report:
     report = _decode(data, Report, "report")
     if report.version != 1:
         raise Invalid("report.version", report.version, "this service reads version 1")
+    _check_job("report.job", report.job)
     return report
 
 
 def parse_command(data: bytes) -> Command:
     """A command of a person. Raises Invalid when it is none."""
-    return _decode(data, Command, "command")
+    command = _decode(data, Command, "command")
+    _check_job("command.job", command.job)
+    return command
 
 
 def key_of_report(report: Report) -> str:
@@ -37,9 +41,15 @@ def key_of_command(command: Command) -> str:
     return digest("command", command.job, command.id)
 
 
+def _check_job(field: str, job: str) -> None:
+    """The name becomes part of a document's path, where a slash would lead to another document."""
+    if not JOB_NAME.fullmatch(job):
+        raise Invalid(field, job, JOB_NAME_RULE)
+
+
 def _decode(data: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         # The text itself is not shown: a report holds a token, and this message reaches the log.
         raise Invalid(what, f"{len(data)} bytes", str(error)) from error

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from tpu_recovery.model.names import ResourceName
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time that says its zone; one that does not could be compared with no other."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A number that the store can hold: whole numbers in Firestore have 64 bits."""
+
+ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""What a process ends with; below 0: the signal that ended it."""
 
 
 class Meaning(StrEnum):
@@ -99,20 +109,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     uid: str
-    generation: int
-    launch: int
-    worker: int
+    generation: Count
+    launch: Count
+    worker: Count
     boot: str
-    sequence: int
+    sequence: Count
     kind: ReportKind
-    at: datetime
+    at: Moment
     token: str
     version: int = 1
     hostname: str = ""
-    step: int | None = None
-    checkpoint_step: int | None = None
-    resumed_from: int | None = None
-    exit_code: int | None = None
+    step: Count | None = None
+    checkpoint_step: Count | None = None
+    resumed_from: Count | None = None
+    exit_code: ExitCode | None = None
     reason: str | None = None
     detail: str | None = None
 
@@ -132,5 +142,5 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     job: str
     kind: CommandKind
-    at: datetime
+    at: Moment
     by: str = ""

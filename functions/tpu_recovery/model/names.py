@@ -15,17 +15,17 @@ JOB_NAME_RULE = (
     f"a job name has 1 to {LONGEST_JOB_NAME} lower-case letters, digits and hyphens, "
     "starts with a letter and ends with a letter or digit"
 )
-JOB_NAME = re.compile(rf"^[a-z](?:[-a-z0-9]{{0,{LONGEST_JOB_NAME - 2}}}[a-z0-9])?$")
+JOB_NAME = re.compile(rf"[a-z](?:[-a-z0-9]{{0,{LONGEST_JOB_NAME - 2}}}[a-z0-9])?")
 
 LABEL_JOB = "tpu-recovery-job"
 LABEL_UID = "tpu-recovery-uid"
 LABEL_GENERATION = "tpu-recovery-generation"
 
 _RESOURCE = re.compile(
-    r"^(?://[^/]+/)?projects/(?P<project>[^/]+)/(?:locations|zones)/(?P<zone>[^/]+)/"
-    r"(?P<kind>nodes|queuedResources|instances)/(?P<id>[^/]+)$"
+    r"(?://[^/]+/)?projects/(?P<project>[^/]+)/(?:locations|zones)/(?P<zone>[^/]+)/"
+    r"(?P<kind>nodes|queuedResources|instances)/(?P<id>[^/]+)"
 )
-_WORKER = re.compile(r"^t1v-n-[0-9a-f]+-w-[0-9]+$")
+_WORKER = re.compile(r"t1v-n-[0-9a-f]+-w-[0-9]+")
 
 
 def node_id(job: str, generation: int) -> str:
@@ -44,7 +44,7 @@ class ResourceName(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> ResourceName | None:
         """The parts of a full resource name, or None when the text is not the name of something we know."""
-        match = _RESOURCE.match(text)
+        match = _RESOURCE.fullmatch(text)
         return cls(**match.groupdict()) if match else None
 
     @classmethod
@@ -60,7 +60,7 @@ class ResourceName(NamedTuple):
     @property
     def is_worker(self) -> bool:
         """Whether this is a worker VM of a TPU node (``t1v-n-<hash>-w-<index>``; facts page, section 1.3)."""
-        return self.kind == "instances" and _WORKER.match(self.id) is not None
+        return self.kind == "instances" and _WORKER.fullmatch(self.id) is not None
 
     def __str__(self) -> str:
         place = "zones" if self.kind == "instances" else "locations"
