@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Interval = Annotated[float, msgspec.Meta(gt=0)]
+"""Seconds; none would be a loop without a pause."""
 
 
 class Wanted(StrEnum):
@@ -67,8 +70,8 @@ class CrashPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How often the runner reads its hand-off and progress, and how often it says that it is alive. Seconds."""
 
-    poll: float = 5
-    alive: float = 60
+    poll: Interval = 5
+    alive: Interval = 60
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True):

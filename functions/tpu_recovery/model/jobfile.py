@@ -3,26 +3,54 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 import msgspec
 
 from tpu_recovery.errors import Invalid
 from tpu_recovery.model.codec import from_document
-from tpu_recovery.model.spec import JobSpec
+from tpu_recovery.model.spec import AcceleratorKind, CapacityKind, CheckpointFormat, DiskMode, JobSpec, WhenDone
 from tpu_recovery.model.validate import validate
 
-_AT = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)
-_MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]+)`$")
-_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>[^`]+)`$")
+LARGEST_JOB_FILE = 1_000_000
+"""Characters. A specification is one document in Firestore, and a document has at most 1 MiB."""
 
+MOST_ALIASES = 20
+"""YAML aliases in a job file. Each may stand for something that holds aliases itself, which multiplies: the largest
+product of numbers that add up to 20 is about 1,500, which is still quick to read."""
+
+DEEPEST = 50
+"""Levels of nesting."""
+
+_AT = re.compile(r"(?P<problem>.*?)(?: - at (?P<key>`key` in )?`\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<field>.+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.+)`", re.DOTALL)
+_SOME_KEY = "[...]"
+"""How msgspec writes a place in a mapping; it does not say which."""
+
+_PROGRAM_HINT = (
+    "say what a fresh VM needs before the command can run: `archive` and `sha256` of a tar in Cloud Storage, "
+    "or `program: none` when the image or your startup script brings it"
+)
 _MISSING_HINTS = {
-    "program": (
-        "say what a fresh VM needs before the command can run: `archive` and `sha256` of a tar in Cloud Storage, "
-        "or `program: none` when the image or your startup script brings it"
-    ),
+    "program": _PROGRAM_HINT,
     "name": "give the job a name",
     "command": "write the shell command that starts training on every worker",
     "placements": "name at least one zone to run in, like `placements: [{zone: us-east5-b}]`",
+}
+
+
+def _one_of(choices: type[StrEnum]) -> str:
+    return f"write one of {', '.join(choices)}"
+
+
+_CHOICE_HINTS = {
+    "program": _PROGRAM_HINT,
+    "capacity": _one_of(CapacityKind),
+    "format": _one_of(CheckpointFormat),
+    "mode": _one_of(DiskMode),
+    "type": _one_of(AcceleratorKind),
+    "when_done": _one_of(WhenDone),
 }
 
 
@@ -31,12 +59,7 @@ def parse_job_file(text: str) -> JobSpec:
 
     Raises Invalid with the first field that is wrong, its value, and what would be right.
     """
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise Invalid("job file", text, f"it must be YAML: {' '.join(str(error).split())}") from error
+    document = _read_yaml(text)
     if not isinstance(document, dict):
         raise Invalid("job file", document, "it must be a mapping with `name`, `placements`, `program` and `command`")
     return validate(read_spec(document))
@@ -53,26 +76,78 @@ def read_spec(document: object) -> JobSpec:
         raise _explain(str(error), document) from error
 
 
+def _read_yaml(text: str) -> object:
+    import yaml
+
+    if len(text) > LARGEST_JOB_FILE:
+        raise Invalid("job file", f"{len(text)} characters", f"at most {LARGEST_JOB_FILE}")
+    try:
+        _check_growth(text)
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
+        # Beside its own errors PyYAML lets Python's pass: for a date with month 13, for `!!int x`, `!!bool x`, …
+        raise Invalid("job file", text, f"it must be YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_growth(text: str) -> None:
+    """Refuse what would take YAML very long: reading it goes event by event, which is quick, and ends at the first."""
+    import yaml
+
+    aliases = depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        aliases += isinstance(event, yaml.AliasEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if aliases > MOST_ALIASES:
+            raise Invalid("job file", f"more than {MOST_ALIASES} aliases", "write the values out instead of `*names`")
+        if depth > DEEPEST:
+            raise Invalid("job file", f"more than {DEEPEST} levels", "close your brackets; no field lies that deep")
+
+
 def _explain(message: str, document: object) -> Invalid:
-    match = _AT.match(message)
+    match = _AT.fullmatch(message)
     problem, where = (match["problem"], match["field"] or "") if match else (message, "")
-    if missing := _MISSING.match(problem):
+    if where.endswith(_SOME_KEY):
+        return _explain_value(where.removesuffix(_SOME_KEY), document)
+    if match and match["key"]:
+        return _explain_key(where, document)
+    if missing := _MISSING.fullmatch(problem):
         field = missing["field"]
         return Invalid(_join(where, field), None, _MISSING_HINTS.get(field, "this field is required"))
-    if unknown := _UNKNOWN.match(problem):
-        field = _join(where, unknown["field"])
-        return Invalid(field, _value_at(document, field), "there is no such field; is it misspelt?")
-    return Invalid(where or "job file", _value_at(document, where), problem[0].lower() + problem[1:])
+    if unknown := _UNKNOWN.fullmatch(problem):
+        field = unknown["field"]
+        value = _members(_value_at(document, where)).get(field)
+        return Invalid(_join(where, field), value, "there is no such field; is it misspelt?")
+    value = _value_at(document, where)
+    if problem.startswith("Invalid enum value"):
+        return Invalid(where, value, _CHOICE_HINTS[where.rpartition(".")[2]])
+    return Invalid(where or "job file", value, problem[0].lower() + problem[1:])
+
+
+def _explain_value(where: str, document: object) -> Invalid:
+    """A mapping (of environment, labels or metadata) holds a value that is no text."""
+    members = _members(_value_at(document, where))
+    key = next(key for key, value in members.items() if not isinstance(value, str))
+    return Invalid(_join(where, str(key)), members[key], "it must be text; put it into quotes")
+
+
+def _explain_key(where: str, document: object) -> Invalid:
+    key = next(key for key in _members(_value_at(document, where)) if not isinstance(key, str))
+    return Invalid(where or "job file", key, "a name must be text; put it into quotes")
 
 
 def _join(where: str, field: str) -> str:
     return f"{where}.{field}" if where else field
 
 
+def _members(value: object) -> dict[object, object]:
+    return value if isinstance(value, dict) else {}
+
+
 def _value_at(document: object, where: str) -> object:
+    """The value at a place like ``placements[0].zone``; everything on the way to it is of the right type."""
     for part in re.findall(r"[^.\[\]]+", where):
         if isinstance(document, dict):
             document = document.get(part)
-        elif isinstance(document, list) and part.isdigit() and int(part) < len(document):
+        elif isinstance(document, list):
             document = document[int(part)]
     return document

@@ -7,11 +7,14 @@ so that every field survives a recreate; a test compares the two lists.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from tpu_recovery.model.duration import Duration
+
+Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A count, of the size that the API has for counts."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -24,6 +27,17 @@ class CapacityKind(StrEnum):
     SPOT = "spot"
     ON_DEMAND = "on-demand"
     RESERVED = "reserved"
+
+
+class AcceleratorKind(StrEnum):
+    """Versions of TPU, as the API names them. Newer ones belong to Compute Engine and do not come through this API."""
+
+    V2 = "V2"
+    V3 = "V3"
+    V4 = "V4"
+    V5LITE_POD = "V5LITE_POD"
+    V5P = "V5P"
+    V6E = "V6E"
 
 
 class DiskMode(StrEnum):
@@ -40,7 +54,7 @@ class NetworkConfig(Document, frozen=True, kw_only=True):
     subnetwork: str = ""
     enable_external_ips: bool = False
     can_ip_forward: bool = False
-    queue_count: int = 0
+    queue_count: Int32 = 0
 
 
 class ServiceAccount(Document, frozen=True, kw_only=True):
@@ -53,7 +67,7 @@ class ServiceAccount(Document, frozen=True, kw_only=True):
 class AcceleratorConfig(Document, frozen=True, kw_only=True):
     """Accelerator by version and topology, instead of ``accelerator_type``."""
 
-    type: str
+    type: AcceleratorKind
     topology: str
 
 
@@ -149,13 +163,13 @@ class Deadlines(Document, frozen=True, kw_only=True):
 class Attempts(Document, frozen=True, kw_only=True):
     """How many attempts a cause may use before a person is asked."""
 
-    setup: int = 2
+    setup: Int32 = 2
     """Starts whose setup failed."""
-    beacon: int = 1
+    beacon: Int32 = 1
     """Recreations because a READY node stayed silent."""
-    loss: int = 20
+    loss: Int32 = 20
     """Losses in a row with no progress in between."""
-    crash: int = 3
+    crash: Int32 = 3
     """Crashes of the program in a row with no progress in between (counted by the runner)."""
 
 
