@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -206,12 +205,6 @@ def _keep(stack: Stack, console: Console) -> None:
             time.sleep(3600)
         for node in stack.tpu.node_names():
             stack.tpu.preempt(node)
-
-
-def left_behind() -> list[str]:
-    """Command lines of processes that a stack has started and not stopped, for tests."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "runner.pyz" in line or "fake-gcs-server" in line]
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class FunctionProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # gunicorn then does not wait for idle connections to close
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

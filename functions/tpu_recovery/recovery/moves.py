@@ -13,13 +13,13 @@ from tpu_recovery.model.decision import Action, Decision, HandOff, Notify, Queue
 from tpu_recovery.model.incident import Outcome
 from tpu_recovery.model.job import Job, node_name, placement_of
 from tpu_recovery.model.names import node_id
-from tpu_recovery.model.observed import Observed
+from tpu_recovery.model.observed import Observed, Presence
 from tpu_recovery.model.spec import WhenDone
-from tpu_recovery.model.state import Create, Hold, JobState, Leftover, Phase, Slice, Spending
+from tpu_recovery.model.state import FINAL, Create, Hold, JobState, Leftover, Phase, Slice, Spending
 from tpu_recovery.recovery import incidents
-from tpu_recovery.recovery.absorb import forgiven
+from tpu_recovery.recovery.absorb import STOPPED_STATES, forgiven
 from tpu_recovery.recovery.explain import explain
-from tpu_recovery.recovery.situation import Capacity, Situation
+from tpu_recovery.recovery.situation import Capacity, Situation, Wish
 from tpu_recovery.recovery.table.columns import Answer, Move
 
 LAUNCH_MEMORY = timedelta(minutes=50)
@@ -34,6 +34,12 @@ LONGEST_BACKOFF = timedelta(minutes=15)
 
 CREATE_BACKSTOP = timedelta(minutes=5)
 """The platform's own entry wakes us when a create has ended; this look is for the case that it does not arrive."""
+
+DELETE_BACKSTOP = timedelta(minutes=2)
+"""How often to look whether the node of a job that is over is gone."""
+
+RUNNING_BACKSTOP = timedelta(hours=1)
+"""The runner reports when the program ends; this look is for the case that the report does not arrive."""
 
 LAUNCH_BACKSTOP = timedelta(minutes=5)
 """The runner reports when it has started; this look is for the case that the report does not arrive."""
@@ -76,14 +82,14 @@ def make(job: Job, observed: Observed, situation: Situation, answer: Answer, now
 
 
 def in_phase(state: JobState, phase: Phase | None, now: datetime) -> JobState:
-    """The state in another phase, since now; a final phase never changes."""
+    """The state in another phase, since now. A hold ends with the phase that it made."""
     if phase is None or phase is state.phase:
         return state
-    return replace(state, phase=phase, since=now)
+    return replace(state, phase=phase, since=now, hold=None)
 
 
 def _keep(turn: Turn) -> Decision:
-    state = replace(turn.phase(turn.answer.row.phase), wake_at=None)
+    state = _followed_when_over(_awaiting(turn, turn.phase(turn.answer.row.phase)), turn.now)
     if state.phase is turn.state.phase:
         return turn.decision(state)
     return turn.decision(state, Notify(severity="WARNING", text=f"{state.job}: {turn.why}"))
@@ -94,12 +100,19 @@ def _wait(turn: Turn) -> Decision:
 
 
 def _awaiting(turn: Turn, state: JobState) -> JobState:
-    """The state with the next look set: after the row's interval, or at its concern's deadline if that is sooner."""
+    """The state with the next look set: after the row's interval, or at its concern's deadline if that comes sooner."""
     row = turn.answer.row
     moments = [turn.now + timedelta(seconds=row.again)] if row.again else []
-    if row.concern:
+    if row.concern and turn.now < state.patience[row.concern].until:
         moments.append(state.patience[row.concern].until)
     return replace(state, wake_at=min(moments, default=None))
+
+
+def _followed_when_over(state: JobState, now: datetime) -> JobState:
+    """Nothing else looks at a job that is over, so a node that is still to be deleted needs a look of its own."""
+    if state.phase not in FINAL or all(leftover.stopped for leftover in state.leftovers):
+        return state
+    return replace(state, wake_at=now + DELETE_BACKSTOP)
 
 
 def _pause(turn: Turn) -> Decision:
@@ -130,9 +143,9 @@ def _create(turn: Turn) -> Decision:
     """A new generation: the older node, if there was one, becomes a leftover; a create goes into the queue."""
     job, now = turn.job, turn.now
     state, incident = incidents.opened(job, turn.state, turn.observed, turn.answer.cause, now)
-    failed = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED)
+    failed = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED) and turn.situation.wish is not Wish.RESUME
     failures = state.failures + 1 if failed else 0
-    leftovers = _with_current(turn, stopped=turn.situation.capacity is not Capacity.READY)
+    leftovers = _with_current(turn)
     generation = state.generation + 1
     placement = (state.create.placement if state.create else 0) + (1 if failed else 0)
     zone = placement_of(job.spec, placement).zone
@@ -162,7 +175,7 @@ def _create(turn: Turn) -> Decision:
         runners=(),
         suspicion=(),
         absent_since=None,
-        hold=None,
+        patience={word: one for word, one in state.patience.items() if word == "capacity"},
         revision=job.wishes.revision if job.wishes else 0,
         wake_at=now + delay + CREATE_BACKSTOP,
     )
@@ -179,24 +192,22 @@ def _create(turn: Turn) -> Decision:
     return Decision(row=turn.answer.row.name, why=why, state=state, incident=incident, actions=(action,))
 
 
-def _with_current(turn: Turn, *, stopped: bool) -> tuple[Leftover, ...]:
+def _with_current(turn: Turn) -> tuple[Leftover, ...]:
     """The leftovers with the current generation's node among them.
 
-    A create that is known to have failed left nothing behind, so there is nothing to delete; it is followed all the
-    same until its absence is confirmed.
+    One that is absent needs no delete; it is followed all the same until its absence is confirmed. One that exists
+    may run unless its state says otherwise, even if its create is said to have failed.
     """
-    state = turn.state
-    if not state.slices:
+    state, node = turn.state, turn.observed.node
+    if not state.slices or node is None:
         return state.leftovers
-    nothing = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED, Capacity.VANISHED) and (
-        turn.observed.node is None or not turn.observed.node.state
-    )
+    absent = node.presence is Presence.ABSENT
     current = Leftover(
         name=state.slices[0].name,
         generation=state.generation,
-        stopped=stopped,
-        delete_accepted=turn.now if nothing else None,
-        absent_since=state.absent_since,
+        stopped=absent or node.state in STOPPED_STATES,
+        delete_accepted=turn.now if absent else None,
+        absent_since=(state.absent_since or turn.now) if absent else None,
     )
     return (*state.leftovers, current)
 
@@ -244,7 +255,6 @@ def _relaunch(turn: Turn) -> Decision:
         launch=state.launch + 1,
         launch_before=turn.now + LAUNCH_MEMORY,
         patience={},
-        hold=None,
         wake_at=turn.now + LAUNCH_BACKSTOP,
     )
     decision = turn.decision(state, HandOff(name=turn.job.node_name, launch=state.launch, why=turn.why))
@@ -255,7 +265,7 @@ def _relaunch(turn: Turn) -> Decision:
 
 
 def _launched(turn: Turn) -> Decision:
-    decision = turn.decision(replace(_awaiting(turn, turn.phase(Phase.RUNNING)), hold=None))
+    decision = turn.decision(_awaiting(turn, turn.phase(Phase.RUNNING)))
     return replace(decision, incident=incidents.launched(decision.incident, turn.state, turn.now))
 
 
@@ -263,10 +273,9 @@ def _resumed(turn: Turn) -> Decision:
     """Progress after a launch: the incident is over, and nothing that was spent on the way counts any more."""
     state = replace(
         turn.phase(Phase.RUNNING),
-        wake_at=None,
+        wake_at=turn.now + RUNNING_BACKSTOP,
         patience={},
         suspicion=(),
-        hold=None,
         failures=0,
         spending=forgiven(turn.state.spending),
         progressed=turn.state.generation,
@@ -290,9 +299,10 @@ def _succeed(turn: Turn) -> Decision:
         wake_at=None,
         patience={},
         incident="",
-        leftovers=_with_current(turn, stopped=True) if release else turn.state.leftovers,
+        leftovers=_with_current(turn) if release else turn.state.leftovers,
         slices=() if release else turn.state.slices,
     )
+    state = _followed_when_over(state, turn.now)
     decision = turn.decision(state, Notify(severity="NOTICE", text=f"{state.job} has finished"))
     incident = incidents.closed(incidents.launched(decision.incident, turn.state, turn.now), turn.now)
     return replace(decision, incident=incident)
