@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.e2e.conftest import Person
 
 pytestmark = pytest.mark.e2e
