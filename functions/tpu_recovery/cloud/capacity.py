@@ -25,6 +25,7 @@ _AMBIGUOUS = (
     exceptions.GatewayTimeout,
     exceptions.InternalServerError,
     exceptions.Unknown,
+    exceptions.DataLoss,
     exceptions.Aborted,
     exceptions.Cancelled,
 )
@@ -84,6 +85,8 @@ class TpuCapacity:
             operation = self._client.create_node(request=message, timeout=CALL_SECONDS)
         except exceptions.AlreadyExists as error:
             raise AlreadyExists(_words(error)) from error
+        except exceptions.NotFound as error:
+            raise _refused(error) from error  # what the node is to be made of is missing: a network, the project
         except exceptions.GoogleAPICallError as error:
             raise _failure(error) from error
         name: str = operation.operation.name
@@ -172,13 +175,19 @@ def _failure(error: exceptions.GoogleAPICallError) -> NotFound | Refused | Unrea
         return NotFound(_words(error))
     if isinstance(error, _AMBIGUOUS):
         return Unreadable(_words(error))
-    code = error.grpc_status_code.name if error.grpc_status_code else str(error.code)
-    return Refused(code, error.message)
+    return _refused(error)
+
+
+def _refused(error: exceptions.GoogleAPICallError) -> Refused:
+    return Refused(_code(error), error.message)
 
 
 def _words(error: exceptions.GoogleAPICallError) -> str:
-    code = error.grpc_status_code.name if error.grpc_status_code else str(error.code)
-    return f"{code}: {error.message}"
+    return f"{_code(error)}: {error.message}"
+
+
+def _code(error: exceptions.GoogleAPICallError) -> str:
+    return error.grpc_status_code.name if error.grpc_status_code else str(error.code)
 
 
 def _code_name(number: int) -> str:

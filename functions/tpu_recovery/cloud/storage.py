@@ -39,7 +39,7 @@ class BucketCheckpoints:
     def newest(self, checkpoints: Checkpoints, seen_step: int | None) -> CheckpointReading:
         """See CheckpointReader.newest."""
         try:
-            choice = newest_complete(_ClientListing(self._client()), checkpoints.path, checkpoints.format)
+            choice = newest_complete(_ClientListing(self._client), checkpoints.path, checkpoints.format)
         except Unreadable as problem:
             return CheckpointReading(finding=CheckpointFinding.UNREADABLE, why=str(problem))
         verdict, why = judge(choice, seen_step)
@@ -49,7 +49,7 @@ class BucketCheckpoints:
 class _ClientListing:
     """One look into a directory of a bucket, through the real client."""
 
-    def __init__(self, client: google.cloud.storage.Client) -> None:
+    def __init__(self, client: Callable[[], google.cloud.storage.Client]) -> None:
         self._client = client
 
     def directories(self, path: str) -> list[str]:
@@ -66,7 +66,7 @@ class _ClientListing:
         prefix = prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
         fields = "prefixes,items(name,size),nextPageToken"
         try:
-            pages: Any = self._client.list_blobs(
+            pages: Any = self._client().list_blobs(
                 bucket, prefix=prefix, delimiter="/", fields=fields, timeout=_TIMEOUT, retry=None
             )
             blobs = [(str(blob.name), int(blob.size or 0)) for blob in pages]
