@@ -62,13 +62,13 @@ def receive(ports: Ports, kind: InboxKind, body: bytes) -> InboxStatus:
         arrival = _SORTERS[kind](ports, message)
     except Invalid as problem:
         return _keep_unreadable(ports, kind, message.data or body, str(problem))
-    entry = _entry(ports, kind, arrival, message.data)
-    status = _write(ports, entry)
-    if status is not InboxStatus.WAITING:
+    entry = _written(ports, _entry(ports, kind, arrival, message.data))
+    if entry.status is InboxStatus.WAITING:
+        look(ports, entry.job)
+        return InboxStatus.DONE
+    if entry.status is InboxStatus.IGNORED:
         _after_ignoring(ports, arrival, entry)
-        return status
-    look(ports, arrival.job)
-    return InboxStatus.DONE
+    return entry.status
 
 
 def _entry(ports: Ports, kind: InboxKind, arrival: Arrival, data: bytes) -> InboxEntry:
@@ -81,25 +81,30 @@ def _entry(ports: Ports, kind: InboxKind, arrival: Arrival, data: bytes) -> Inbo
         received=now,
         expire_at=now + ports.settings.inbox_life,
         reason=arrival.reason,
-        raw=data[:LARGEST_MESSAGE].decode("utf-8", "replace"),
+        raw=_text(data),
     )
 
 
-def _write(ports: Ports, entry: InboxEntry) -> InboxStatus:
-    """Write an entry once; gives the status it has now, which for a duplicate is that of the first one."""
+def _text(data: bytes) -> str:
+    """As much of a message as the inbox can keep. What is no UTF-8 grows when it becomes text, so it is cut twice."""
+    text = data[:LARGEST_MESSAGE].decode("utf-8", "replace")
+    return text.encode()[:LARGEST_MESSAGE].decode("utf-8", "ignore")
+
+
+def _written(ports: Ports, entry: InboxEntry) -> InboxEntry:
+    """Write an entry once; gives what the inbox holds, which for a duplicate is the first one and what became of it."""
     records = Records(ports.store)
     try:
         records.commit(put_entry(entry))
     except AlreadyExists:
-        known = records.entry(entry.key)
-        return known.status if known else entry.status
-    return entry.status
+        return records.entry(entry.key) or entry
+    return entry
 
 
 def _keep_unreadable(ports: Ports, kind: InboxKind, data: bytes, reason: str) -> InboxStatus:
     arrival = Arrival(key=digest("unreadable", kind, data.decode("latin-1")), job="", reason=reason)
     log.warning("a message that cannot be read was kept: %s", reason, extra={"inbox": arrival.key, "topic": kind.value})
-    return _write(ports, _entry(ports, kind, arrival, data))
+    return _written(ports, _entry(ports, kind, arrival, data)).status
 
 
 def _sort_event(ports: Ports, message: Message) -> Arrival:
@@ -123,7 +128,7 @@ def _is_current(owner: JobState, event: Event) -> bool:
 
 def _sort_report(ports: Ports, message: Message) -> Arrival:
     report = parse_report(message.data)
-    known = Records(ports.store).registered([report.job]).get(report.job)
+    known = Records(ports.store).state(report.job)
     key = key_of_report(report)
     if known is None or known.uid != report.uid:
         return Arrival(key, "", reason=f"no job {report.job!r} with uid {report.uid!r} is registered")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +16,15 @@ from tpu_recovery.model.codec import from_document, to_document
 from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.spec import Wishes
-from tpu_recovery.model.state import FINAL, JobState, Phase
+from tpu_recovery.model.state import FINAL, JobState
 from tpu_recovery.recovery.ports import Change, Create, Replace, Store, Stored, Write
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OPEN = "open"
+"""The one field of a job's document that its state does not have: whether the sweep has to care about the job."""
 
 
 class InboxKind(StrEnum):
@@ -102,27 +110,29 @@ class Records:
         found = self._store.find("jobs", ("resources", "array_contains", resource), limit=1)
         return _state(found[0]) if found else None
 
+    def state(self, job: str) -> JobState | None:
+        """What is known about one job."""
+        stored = self._store.get(job_path(job))[0]
+        return _state(stored) if stored else None
+
     def unfinished(self) -> list[JobState]:
         """All jobs that are not over, and those over that still have something to be deleted."""
-        final = set(FINAL)
-        open_phases = [phase.value for phase in Phase if phase not in final]
-        jobs = [_state(stored) for stored in self._store.find("jobs", ("phase", "in", open_phases))]
-        return sorted(jobs, key=lambda state: state.job)
+        return sorted(_readable(self._store.find("jobs", (OPEN, "==", True))), key=lambda state: state.job)
 
     def everything(self) -> dict[str, JobState]:
         """Every job that the service knows, by name."""
-        return {state.job: state for state in map(_state, self._store.find("jobs"))}
+        return {state.job: state for state in _readable(self._store.find("jobs"))}
 
     def incidents(self, job: str) -> list[Incident]:
         """All incidents of a job, newest first."""
         found = self._store.find(f"jobs/{job}/incidents")
-        incidents = [from_document(dict(stored.fields), Incident) for stored in found]
+        incidents = [_fitting(stored, Incident) for stored in found]
         return sorted(incidents, key=lambda incident: incident.opened, reverse=True)
 
     def registered(self, names: Sequence[str]) -> dict[str, JobState]:
         """Those of the named jobs that exist."""
         found = self._store.get(*(job_path(name) for name in names)) if names else ()
-        return {state.job: state for state in map(_state, filter(None, found))}
+        return {state.job: state for state in _readable(filter(None, found))}
 
     def spec_names(self) -> list[str]:
         """Names of all jobs that people want something of."""
@@ -131,7 +141,7 @@ class Records:
     def waiting(self, job: str) -> list[InboxEntry]:
         """The job's inbox entries that no look has read yet, oldest first."""
         filters = (("job", "==", job), ("status", "==", InboxStatus.WAITING.value))
-        entries = [from_document(dict(stored.fields), InboxEntry) for stored in self._store.find("inbox", *filters)]
+        entries = [_fitting(stored, InboxEntry) for stored in self._store.find("inbox", *filters)]
         return sorted(entries, key=lambda entry: (entry.received, entry.key))
 
     def waiting_jobs(self) -> set[str]:
@@ -142,7 +152,7 @@ class Records:
     def entry(self, key: str) -> InboxEntry | None:
         """One inbox entry."""
         stored = self._store.get(inbox_path(key))[0]
-        return from_document(dict(stored.fields), InboxEntry) if stored else None
+        return _fitting(stored, InboxEntry) if stored else None
 
     def commit(self, *writes: Write) -> Sequence[object]:
         """Make all writes or none; gives the new versions."""
@@ -152,7 +162,8 @@ class Records:
 def put_state(state: JobState, version: object | None) -> Write:
     """Write a job's state: over the version that was read, or as a new document. Counts its own versions too."""
     state = replace(state, version=state.version + 1)
-    path, fields = job_path(state.job), to_document(state)
+    still_open = state.phase not in FINAL or bool(state.leftovers)
+    path, fields = job_path(state.job), {**to_document(state), OPEN: still_open}
     return Create(path, fields) if version is None else Replace(path, fields, version)
 
 
@@ -174,8 +185,21 @@ def settle_entry(key: str, reason: str = "") -> Write:
 
 
 def _state(stored: Stored) -> JobState:
+    return _fitting(stored, JobState)
+
+
+def _readable(found: Iterable[Stored]) -> Iterator[JobState]:
+    """The states that can be read. One that cannot must not keep the service from all the others."""
+    for stored in found:
+        try:
+            yield _state(stored)
+        except Unreadable as problem:
+            log.error("%s", problem)
+
+
+def _fitting(stored: Stored, kind: type[T]) -> T:
     try:
-        return from_document(dict(stored.fields), JobState)
+        return from_document(dict(stored.fields), kind)
     except msgspec.ValidationError as error:
         raise Unreadable(f"{stored.path} does not fit this version of the service: {error}") from error
 
@@ -190,4 +214,4 @@ def _wishes(stored: Stored | None) -> Wishes | None:
 
 
 def _incident(stored: Stored | None) -> Incident | None:
-    return from_document(dict(stored.fields), Incident) if stored else None
+    return _fitting(stored, Incident) if stored else None

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from tests.fakes.capacity import FakeCapacity
 from tests.fakes.clock import Clock
 from tests.fakes.entries import SERVICE_ACCOUNT, push, stamp, system_event
@@ -23,11 +24,11 @@ from tpu_recovery.model.duration import Duration
 from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.spec import Checkpoints, JobSpec, Placement, Wishes
-from tpu_recovery.model.state import JobState
+from tpu_recovery.model.state import JobState, Lease
 from tpu_recovery.recovery.creates import create
 from tpu_recovery.recovery.intake import receive
 from tpu_recovery.recovery.ports import Ports
-from tpu_recovery.recovery.records import InboxEntry, InboxKind, Record, Records
+from tpu_recovery.recovery.records import InboxEntry, InboxKind, Record, Records, put_state
 from tpu_recovery.recovery.settings import Settings
 from tpu_recovery.recovery.sweep import sweep
 from tpu_recovery.recovery.wake import fire
@@ -124,6 +125,22 @@ class World:
         """All inbox entries, the oldest first."""
         found = [one for path, one in self.store.documents.items() if path.startswith("inbox/")]
         return sorted((from_document(dict(one.fields), InboxEntry) for one in found), key=lambda one: one.received)
+
+    def looks(self) -> int:
+        """How many looks were completed so far: each reads the waiting entries when it begins and when it ends."""
+        return len(self.wire.made("store.find", "inbox")) // 2
+
+    def change(self, name: str = "train", **fields: Any) -> JobState:
+        """Somebody else has written a job's state: another invocation, or an earlier one that died."""
+        state = replace(self.state(name), **fields)
+        self.store.put(f"jobs/{name}", put_state(state, None).fields)
+        return state
+
+    def lease(self, seconds: float = 75) -> Lease:
+        """Another invocation looks at the job; its lease ends in so many seconds."""
+        lease = Lease(id="somebody-else", until=self.clock() + timedelta(seconds=seconds))
+        self.change(lease=lease)
+        return lease
 
     # What people and the platform do
 
