@@ -54,6 +54,8 @@ class StackSettings:
     creates_per_second: float = 1.0
     duplicates: int = 0
     """How many more times each push message is delivered."""
+    machines: bool = True
+    """Whether nodes have VMs, as processes; without them nothing runs on a node."""
 
 
 class Stack:
@@ -97,7 +99,8 @@ class Stack:
         }
         vm_names = ("STORAGE_EMULATOR_HOST", "TPU_RECOVERY_PUBSUB_URL")
         self.machines = ProcessMachines(self.directory / "vms", {name: self.environment[name] for name in vm_names})
-        self.tpu = TpuServer(emit=self._publish_entry, machines=self.machines, settings=self.settings.tpu)
+        machines = self.machines if self.settings.machines else None
+        self.tpu = TpuServer(emit=self._publish_entry, machines=machines, settings=self.settings.tpu)
         self.environment["TPU_RECOVERY_TPU_HOST"] = f"127.0.0.1:{self.tpu.start()}"
         self._publisher = self._publisher_client()
         self._create_topics()
