@@ -59,7 +59,7 @@ def parse_entry(data: bytes, *, service_account: str) -> Event:
 
 def key_of_entry(entry: Mapping[str, Any]) -> str:
     """What makes an entry itself, however often it is delivered: log, time and insert id, as the strings they are."""
-    return digest("entry", *(str(entry.get(name, "")) for name in ("logName", "timestamp", "insertId")))
+    return digest("entry", *(_text(entry, name) for name in ("logName", "timestamp", "insertId")))
 
 
 def digest(*parts: str) -> str:

@@ -69,7 +69,7 @@ def _data(text: object) -> bytes:
 def _attributes(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
-    return {str(key): str(text) for key, text in value.items()}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def _text(message: dict[str, Any], *names: str) -> str:

@@ -28,6 +28,9 @@ ROOM_IN_HANDOFF = 8_192
 LARGEST_SPEC = 1_000_000
 """Bytes as JSON. A specification is one document in Firestore, and a document has at most 1 MiB."""
 
+LONGEST_DESCRIPTION = 512
+"""Characters (google.cloud.tpu.v2alpha1.Node.description)."""
+
 # AI zones have longer names than others: us-south1-ai1b (docs.cloud.google.com/tpu/docs/regions-zones).
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-(?:ai[0-9]+)?[a-z]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -99,6 +102,8 @@ def _one_placement_problems(spec: JobSpec, field: str, placement: Placement) -> 
         yield Invalid(f"{field}.accelerator_type", None, "say which TPU, here or for the job, like v5litepod-16")
     if not (placement.runtime_version or spec.runtime_version):
         yield Invalid(f"{field}.runtime_version", None, "say which, here or for the job, like v2-alpha-tpuv5-lite")
+    if placement.network_config and spec.network_configs:
+        yield Invalid(f"{field}.network_config", len(spec.network_configs), "give this or the job's network_configs")
 
 
 def _checkpoint_problems(spec: JobSpec) -> Iterator[Invalid]:
@@ -155,6 +160,8 @@ def _script_problems(spec: JobSpec) -> Iterator[Invalid]:
 
 
 def _node_problems(spec: JobSpec) -> Iterator[Invalid]:
+    if len(spec.description) > LONGEST_DESCRIPTION:
+        yield Invalid("description", f"{len(spec.description)} characters", f"at most {LONGEST_DESCRIPTION}")
     if spec.network_config and spec.network_configs:
         yield Invalid("network_configs", len(spec.network_configs), "give network_config or this, not both")
     for key, value in spec.labels.items():
