@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tpu_recovery.errors import AlreadyExists, Conflict, Invalid, Refused, Unreadable
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.observed import Presence
-from tpu_recovery.model.state import CreateError, JobState
+from tpu_recovery.model.state import Create, CreateError, JobState
 from tpu_recovery.recovery import incidents, timers
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.records import Record, Records, put_incident, put_state
@@ -54,12 +54,15 @@ def create(ports: Ports, body: bytes) -> str:
 
 
 def _is_wanted(job: Job, task: CreateTask) -> bool:
-    state = job.state
     if job.wishes is None or job.wishes.paused or standing_of(job) is not Standing.ACTIVE:
         return False
-    if (state.uid, state.generation) != (task.uid, task.generation) or state.create is None:
-        return False
-    return state.create.accepted is None and state.create.error is None
+    create = _intended(job.state, task)
+    return create is not None and create.accepted is None and create.error is None
+
+
+def _intended(state: JobState, task: CreateTask) -> Create | None:
+    """The creation that the task is about, unless the job has gone on to another generation."""
+    return state.create if (state.uid, state.generation) == (task.uid, task.generation) else None
 
 
 class _CallOutcome(msgspec.Struct, frozen=True):
@@ -100,11 +103,12 @@ def _record(ports: Ports, records: Records, task: CreateTask, outcome: _CallOutc
     """Write the call's result, whatever else changes the job at the same time."""
     for _ in range(TRIES):
         record = records.load(task.job)
-        if not isinstance(record, Record) or record.job.state.generation != task.generation:
+        intended = _intended(record.job.state, task) if isinstance(record, Record) else None
+        if not isinstance(record, Record) or intended is None:
             log.warning("a create of an earlier generation was answered late", extra={"job": task.job})
             return
         now = ports.clock()
-        state = timers.scheduled(record.job.state, _with_outcome(record.job.state, outcome, now), now)
+        state = timers.scheduled(record.job.state, _with_outcome(record.job.state, intended, outcome, now), now)
         writes = [put_state(state, record.state_version)]
         incident = record.job.incident
         if incident is not None and outcome.at is not None and outcome.error is None:
@@ -119,10 +123,12 @@ def _record(ports: Ports, records: Records, task: CreateTask, outcome: _CallOutc
     raise Unreadable(f"job {task.job} changes faster than the result of its create can be written")
 
 
-def _with_outcome(state: JobState, outcome: _CallOutcome, now: datetime) -> JobState:
-    if state.create is None:
+def _with_outcome(state: JobState, create: Create, outcome: _CallOutcome, now: datetime) -> JobState:
+    """The state with the call's result. Once accepted it stays so: a repetition cannot take that back."""
+    if outcome.error is None:
+        operation, accepted = create.operation or outcome.operation, create.accepted or outcome.at
+        create = replace(create, operation=operation, accepted=accepted, error=None)
+        return replace(state, create=create, handed=max(state.handed, create.launch))
+    if create.accepted is not None:
         return state
-    if outcome.error is not None:
-        return replace(state, create=replace(state.create, error=outcome.error), wake_at=now)
-    accepted = replace(state.create, operation=outcome.operation, accepted=outcome.at)
-    return replace(state, create=accepted, handed=max(state.handed, state.create.launch))
+    return replace(state, create=replace(create, error=outcome.error), wake_at=now)
