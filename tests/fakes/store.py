@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -52,13 +51,14 @@ class MemoryStore:
     def _read(self, path: str) -> Stored | None:
         _check_path(path)
         found = self.documents.get(path)
-        return found._replace(fields=copy.deepcopy(found.fields)) if found else None
+        return found._replace(fields=_value(found.fields)) if found else None
 
     def _found(self, collection: str, filters: Sequence[Filter]) -> list[Stored]:
         depth = collection.count("/") + 1
         paths = sorted(p for p in self.documents if p.startswith(f"{collection}/") and p.count("/") == depth)
-        stored = [one for path in paths if (one := self._read(path))]
-        return [one for one in stored if all(_matches(one.fields, *condition) for condition in filters)]
+        stored = (self.documents[path] for path in paths)
+        found = [one for one in stored if all(_matches(one.fields, *condition) for condition in filters)]
+        return [one._replace(fields=_value(one.fields)) for one in found]
 
     def _apply(self, writes: Sequence[Write]) -> list[object]:
         self._versions += 1

@@ -7,7 +7,6 @@ done, and everything that is done can be done again. The lease only keeps two lo
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -206,8 +205,3 @@ def _tell_log(job: Job, decision: Decision, observed: Observed) -> None:
             "actions": [type(action).__name__ for action in decision.actions],
         },
     )
-
-
-def is_due(state: JobState, now: datetime, early: timedelta = timedelta(seconds=5)) -> bool:
-    """Whether the job's next look is due; a little early counts."""
-    return state.wake_at is not None and now >= state.wake_at - early

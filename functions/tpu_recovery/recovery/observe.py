@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from tpu_recovery.errors import Invalid, Unreadable
 from tpu_recovery.events.reports import parse_report
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.messages import Report, ReportKind
+from tpu_recovery.model.names import ResourceName
 from tpu_recovery.model.observed import (
     NOT_READ,
     CheckpointReading,
@@ -20,12 +22,26 @@ from tpu_recovery.model.observed import (
     OperationReading,
     Presence,
 )
+from tpu_recovery.model.state import Leftover
 from tpu_recovery.recovery.decide import asks_for_checkpoint
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.situation import Standing, Wish, standing_of, wish_of
 
-Listing = Mapping[str, NodeReading]
-"""The nodes of the job's zones by full name, from one list call of this sweep."""
+
+class Listing(NamedTuple):
+    """The nodes of some zones by full name, from one list call each."""
+
+    zones: frozenset[str]
+    """The zones that could be listed; about the others nothing is known."""
+    nodes: Mapping[str, NodeReading]
+
+    def reading(self, name: str) -> NodeReading | None:
+        """What the list says about a node; None when its zone was not listed."""
+        parsed = ResourceName.parse(name)
+        if parsed is None or parsed.zone not in self.zones:
+            return None
+        return self.nodes.get(name, NodeReading(name=name, presence=Presence.ABSENT))
+
 
 _ENOUGH = frozenset(
     {ReportKind.STARTED, ReportKind.PROGRESS, ReportKind.CRASHED, ReportKind.STOPPING, ReportKind.STOPPED}
@@ -62,13 +78,15 @@ def _is_to_run(job: Job, observed: Observed) -> bool:
 
 
 def _leftovers(ports: Ports, job: Job, listing: Listing | None) -> tuple[NodeReading, ...]:
-    """Older generations: all of them from a list that is at hand, else those that may still be running."""
-    if listing is not None:
-        return tuple(
-            listing.get(leftover.name, NodeReading(name=leftover.name, presence=Presence.ABSENT))
-            for leftover in job.state.leftovers
-        )
-    return tuple(ports.capacity.describe(leftover.name) for leftover in job.state.leftovers if not leftover.stopped)
+    """Older generations. Those that may still be running are read afresh, because the launch of the current one hangs
+    on it and a list may be older than the node; the others are only followed, as far as a list is at hand."""
+
+    def reading(leftover: Leftover) -> NodeReading | None:
+        if not leftover.stopped:
+            return ports.capacity.describe(leftover.name)
+        return listing.reading(leftover.name) if listing is not None else None
+
+    return tuple(one for one in map(reading, job.state.leftovers) if one is not None)
 
 
 def _operation(ports: Ports, job: Job, node: NodeReading) -> OperationReading | None:

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Iterable
 
 from tpu_recovery.errors import NotFound, Refused, Unreadable
-from tpu_recovery.model.names import LABEL_GENERATION, LABEL_JOB, LABEL_UID, ResourceName, node_id
+from tpu_recovery.model.names import JOB_NAME, LABEL_GENERATION, LABEL_JOB, LABEL_UID, ResourceName, node_id
 from tpu_recovery.model.observed import NodeReading
 from tpu_recovery.model.state import FINAL, JobState, Phase
 from tpu_recovery.recovery import timers
-from tpu_recovery.recovery.look import is_due, look
+from tpu_recovery.recovery.look import look
 from tpu_recovery.recovery.observe import Listing
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.records import Records
@@ -41,24 +41,32 @@ def sweep(ports: Ports, after: str = "") -> str:
     for state in states:
         if state.job <= after or not _needs_look(ports, state, listing, waiting):
             continue
-        if ports.clock() - began > ports.settings.sweep_budget:
-            timers.go_on_sweeping(ports, max((one.job for one in states if one.job < state.job), default=""))
+        if looked and ports.clock() - began > ports.settings.sweep_budget:
+            timers.go_on_sweeping(ports, max(one.job for one in states if one.job < state.job))
             return f"looked at {looked} jobs; going on by timer"
-        look(ports, state.job, listing)
+        _look(ports, state.job, listing)
         looked += 1
-    removed = _remove_unclaimed(ports, records, listing.values())
+    removed = _remove_unclaimed(ports, records, listing.nodes.values())
     return f"looked at {looked} of {len(states)} jobs, removed {removed} nodes"
 
 
 def zone_look(ports: Ports, zone: str) -> str:
-    """The same for one zone. Raises Unreadable when the store does not answer."""
-    records = Records(ports.store)
-    states = [state for state in records.unfinished() if zone in _zones([state])]
-    listing = _list(ports, {zone})
+    """The same for one zone. Raises Unreadable when the store does not answer or the zone cannot be listed."""
+    states = [state for state in Records(ports.store).unfinished() if zone in _zones([state])]
+    nodes = ports.capacity.list_nodes(ports.settings.project, zone)
+    listing = Listing(frozenset({zone}), {node.name: node for node in nodes})
     looked = [state.job for state in states if _needs_look(ports, state, listing, set())]
     for job in looked:
-        look(ports, job, listing)
+        _look(ports, job, listing)
     return f"looked at {len(looked)} of {len(states)} jobs in {zone}"
+
+
+def _look(ports: Ports, job: str, listing: Listing | None = None) -> None:
+    """One job that cannot be looked at just now must not keep the others from it; the next sweep finds it again."""
+    try:
+        look(ports, job, listing)
+    except Unreadable as problem:
+        log.error("job %s could not be looked at: %s", job, problem, extra={"job": job})
 
 
 def _register_new(ports: Ports, records: Records) -> None:
@@ -67,7 +75,7 @@ def _register_new(ports: Ports, records: Records) -> None:
     known = records.registered(names)
     for name in names:
         if name not in known:
-            look(ports, name)
+            _look(ports, name)
 
 
 def _zones(states: Iterable[JobState]) -> set[str]:
@@ -76,25 +84,28 @@ def _zones(states: Iterable[JobState]) -> set[str]:
 
 
 def _node_names(state: JobState) -> list[str]:
-    return [one.name for one in state.slices] + [leftover.name for leftover in state.leftovers]
+    """Nodes that are ours or lately were: a create that froze may still make one of those that are over."""
+    return [one.name for one in state.slices] + [one.name for one in state.leftovers] + list(state.resources)
 
 
-def _list(ports: Ports, zones: set[str]) -> dict[str, NodeReading]:
+def _list(ports: Ports, zones: set[str]) -> Listing:
     """All nodes of these zones. A zone that cannot be listed leaves its jobs to their own timers."""
-    listing: dict[str, NodeReading] = {}
+    listed: set[str] = set()
+    nodes: dict[str, NodeReading] = {}
     for zone in sorted(zones):
         try:
-            listing.update({node.name: node for node in ports.capacity.list_nodes(ports.settings.project, zone)})
+            nodes.update({node.name: node for node in ports.capacity.list_nodes(ports.settings.project, zone)})
+            listed.add(zone)
         except Unreadable as problem:
             log.warning("zone %s cannot be listed: %s", zone, problem)
-    return listing
+    return Listing(frozenset(listed), nodes)
 
 
 def _needs_look(ports: Ports, state: JobState, listing: Listing, waiting: set[str]) -> bool:
-    if state.job in waiting or is_due(state, ports.clock()) or _has_loose_ends(state):
+    if state.job in waiting or timers.is_due(state, ports.clock()) or _has_loose_ends(state):
         return True
     return state.phase not in _AT_REST | FINAL and any(
-        _differs(one.state, listing.get(one.name)) for one in state.slices
+        _differs(one.state, listing.reading(one.name)) for one in state.slices
     )
 
 
@@ -104,12 +115,13 @@ def _has_loose_ends(state: JobState) -> bool:
 
 
 def _differs(known: str, node: NodeReading | None) -> bool:
-    return known != (node.state if node else "")
+    """Whether the list says something else than what is stored; a zone that was not listed says nothing."""
+    return node is not None and node.state != known
 
 
 def _remove_unclaimed(ports: Ports, records: Records, nodes: Iterable[NodeReading]) -> int:
     """Delete nodes that carry our labels and whose job is past them; report those whose job is unknown."""
-    ours = [node for node in nodes if node.labels.get(LABEL_JOB) and node.labels.get(LABEL_UID)]
+    ours = [node for node in nodes if JOB_NAME.fullmatch(node.labels.get(LABEL_JOB, "")) and node.labels.get(LABEL_UID)]
     jobs = records.registered(sorted({node.labels[LABEL_JOB] for node in ours}))
     removed = 0
     for node in ours:
@@ -122,12 +134,14 @@ def _remove_unclaimed(ports: Ports, records: Records, nodes: Iterable[NodeReadin
 
 
 def _is_past(state: JobState, node: NodeReading) -> bool:
-    """Whether the job has a newer generation than this node, which then must go: by label and by name alike."""
+    """Whether the job needs this node no more, which then must go: by label and by name alike."""
     generation = node.labels.get(LABEL_GENERATION, "")
-    if not generation.isdigit() or not node.name.endswith(f"/{node_id(state.job, int(generation))}"):
+    if not generation.isdecimal() or not node.name.endswith(f"/{node_id(state.job, int(generation))}"):
         return False
+    released = state.phase in FINAL and not state.slices
+    newest_past = state.generation if released else state.generation - 1
     followed = {leftover.name for leftover in state.leftovers}
-    return int(generation) < state.generation and node.name not in followed
+    return int(generation) <= newest_past and node.name not in followed
 
 
 def _delete(ports: Ports, name: str) -> int:

@@ -6,7 +6,7 @@ number, the lease, or the version of the state.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -16,12 +16,20 @@ from tpu_recovery.recovery.ports import Ports
 
 TIMER_PATH = "/timer"
 
+EARLY = timedelta(seconds=5)
+"""A timer that fires this much before its time counts as due: clocks differ."""
+
+
+def is_due(state: JobState, now: datetime) -> bool:
+    """Whether the job's next look is due."""
+    return state.wake_at is not None and now >= state.wake_at - EARLY
+
 
 def scheduled(before: JobState, after: JobState, now: datetime) -> JobState:
-    """The state with a new timer number when its next look was moved, or when the timer that was set has passed."""
+    """The state with a new timer number when its next look was moved, or when the timer that was set may have fired."""
     if after.wake_at is None:
         return after
-    if after.wake_at == before.wake_at and before.wake_at > now and after.timer_seq == before.timer_seq:
+    if after.wake_at == before.wake_at and not is_due(before, now) and after.timer_seq == before.timer_seq:
         return after
     return replace(after, timer_seq=before.timer_seq + 1)
 
@@ -36,12 +44,15 @@ def set_timer(ports: Ports, before: JobState, after: JobState) -> None:
 
 
 def look_after_lease(ports: Ports, state: JobState) -> None:
-    """Make sure that somebody looks when the lease ends, in case its holder never gives it back."""
+    """Make sure that somebody looks when the lease ends, in case its holder never gives it back.
+
+    It must not fire too early: its name is then used up, and the lease would still be held.
+    """
     if state.lease is None:
         return
     body = {"job": state.job, "uid": state.uid, "lease": state.lease.id}
     key = digest("lease", state.uid, state.lease.id)
-    ports.timers.call_later(TIMER_PATH, body, key=key, at=state.lease.until)
+    ports.timers.call_later(TIMER_PATH, body, key=key, at=state.lease.until + EARLY)
 
 
 def look_soon(ports: Ports, name: str, state: JobState) -> None:

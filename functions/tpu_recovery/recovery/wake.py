@@ -9,7 +9,7 @@ from tpu_recovery.errors import AlreadyExists, Conflict, Invalid
 from tpu_recovery.events.entry import digest
 from tpu_recovery.model.state import JobState
 from tpu_recovery.recovery import timers
-from tpu_recovery.recovery.look import Outcome, is_due, look
+from tpu_recovery.recovery.look import Outcome, look
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.records import (
     InboxEntry,
@@ -51,17 +51,20 @@ def fire(ports: Ports, body: bytes) -> str:
         return zone_look(ports, task.zone)
     if task.sweep_after is not None:
         return sweep(ports, after=task.sweep_after)
+    if not task.job:
+        raise Invalid("timer task", body.decode(), "it must name a job, a zone, or the job that a sweep goes on after")
     return _job_timer(ports, task)
 
 
 def _job_timer(ports: Ports, task: TimerTask) -> str:
-    record = Records(ports.store).load(task.job)
+    records = Records(ports.store)
+    record = records.load(task.job)
     if not isinstance(record, Record) or record.job.state.uid != task.uid:
         return "the job is gone"
     state = record.job.state
     if task.seq is not None:
         return _sequenced(ports, record, task.seq)
-    if task.lease and (state.lease is None or state.lease.id != task.lease):
+    if task.lease and (state.lease is None or state.lease.id != task.lease) and not records.waiting(task.job):
         return "the lease was given back in time"
     return look(ports, task.job).value
 
@@ -70,7 +73,7 @@ def _sequenced(ports: Ports, record: Record, seq: int) -> str:
     state = record.job.state
     if state.timer_seq != seq:
         return "an older timer"
-    if not is_due(state, ports.clock()):
+    if not timers.is_due(state, ports.clock()):
         return _set_again(ports, record)
     outcome = look(ports, state.job)
     if outcome is Outcome.BUSY:
