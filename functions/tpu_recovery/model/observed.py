@@ -64,6 +64,8 @@ class CheckpointFinding(StrEnum):
     UNREADABLE = "unreadable"
     NOT_READ = "not-read"
     """No look was taken: the job has no checkpoints, they lie on the VM, or it was not needed."""
+    OUTSTANDING = "outstanding"
+    """No look was taken, and the answer has come to depend on one. Never a reading; situation_of finds it out."""
 
 
 class CheckpointReading(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,7 +75,7 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     generation: int
     stopped: bool = False
-    """Confirmed not to run anything: read as PREEMPTED, TERMINATED or absent after the loss."""
+    """Confirmed not to run anything: absent when it was replaced, or read as PREEMPTED or TERMINATED since."""
     delete_accepted: datetime | None = None
     absent_since: datetime | None = None
 
@@ -182,6 +182,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     timer_seq: int = 0
     lease: Lease | None = None
     hold: Hold | None = None
+    going_on: bool = False
+    """A person has released the hold, and what that asks for could not be done yet."""
     incident: str = ""
     """Id of the open incident; empty when there is none."""
     incidents: int = 0

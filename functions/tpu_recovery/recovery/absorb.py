@@ -10,21 +10,19 @@ from tpu_recovery.model.incident import Evidence
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, CommandKind, Event, Report, ReportKind
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, Presence
-from tpu_recovery.model.state import JobState, Leftover, RunnerState, Spending
-from tpu_recovery.recovery.situation import CONFIRM_ABSENCE, owns
+from tpu_recovery.model.state import JobState, RunnerState, Spending
+from tpu_recovery.recovery.leftovers import followed
+from tpu_recovery.recovery.situation import owns
 
 MOST_EVIDENCE = 40
 """Pieces of evidence that one incident keeps; the inbox keeps every entry by itself."""
-
-STOPPED_STATES = frozenset({"PREEMPTED", "TERMINATED"})
-"""A node in such a state runs nothing (facts page, section 3)."""
 
 
 def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, str]]:
     """The job with everything that was read, and the inbox entries that say nothing valid, with the reason."""
     state, ignored = job.state, {}
     if any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters):
-        state = _released(state)
+        state = _released(state, observed.node)
     for letter in observed.letters:
         reason = ""
         if letter.event:
@@ -36,15 +34,21 @@ def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, 
     for report in observed.reports:
         state, _ = _with_report(state, report, now)
     state = _with_node(replace(job, state=state), observed, now)
-    state = _with_leftovers(state, observed.leftovers, now)
+    state = followed(state, observed.leftovers, now)
     return replace(job, state=_with_checkpoint(state, observed)), ignored
 
 
-def _released(state: JobState) -> JobState:
-    """A person says go on: every wait begins anew, attempts count from here, an older checkpoint is accepted."""
+def _released(state: JobState, node: NodeReading | None) -> JobState:
+    """A person says go on: every wait begins anew, attempts count from here, an older checkpoint is accepted.
+
+    What was said about the end of a node that is READY is over, too.
+    """
+    ready = node is not None and node.state == "READY"
     return replace(
         state,
+        going_on=True,
         patience={},
+        suspicion=() if ready else state.suspicion,
         spending=forgiven(state.spending),
         progress=replace(state.progress, checkpoint_step=None),
     )
@@ -54,7 +58,7 @@ def _with_suspicion(state: JobState, event: Event, evidence: Evidence) -> JobSta
     """Keep what entries say about the end of the current node. Our own deletes are no news."""
     if not concerns_current(state, event) or event.author is Author.SERVICE:
         return state
-    if event.meaning not in LOSS_MEANINGS | END_MEANINGS:
+    if event.meaning not in LOSS_MEANINGS | END_MEANINGS or evidence in state.suspicion:
         return state
     return replace(state, suspicion=(*state.suspicion, evidence)[-MOST_EVIDENCE:])
 
@@ -113,7 +117,8 @@ def _is_newer(report: Report, known: RunnerState) -> bool:
 
 def _with_steps(state: JobState, report: Report) -> JobState:
     progress = state.progress
-    if report.step is not None:
+    is_newest = progress.at is None or report.at >= progress.at
+    if report.step is not None and is_newest:
         progress = replace(progress, step=report.step, at=report.at)
     if report.checkpoint_step is not None:
         newest = max(report.checkpoint_step, progress.checkpoint_step or 0)
@@ -148,23 +153,6 @@ def _with_node(job: Job, observed: Observed, now: datetime) -> JobState:
     if state.create and state.create.accepted is None:
         state = replace(state, create=replace(state.create, accepted=now, error=None), handed=state.create.launch)
     return with_hostnames(state, observed.hostnames) if observed.hostnames else state
-
-
-def _with_leftovers(state: JobState, readings: tuple[NodeReading, ...], now: datetime) -> JobState:
-    by_name = {reading.name: reading for reading in readings}
-    followed = (_followed(leftover, by_name.get(leftover.name), now) for leftover in state.leftovers)
-    return replace(state, leftovers=tuple(leftover for leftover in followed if leftover is not None))
-
-
-def _followed(leftover: Leftover, reading: NodeReading | None, now: datetime) -> Leftover | None:
-    """The leftover after a reading; None once its absence has been confirmed by a second NOT_FOUND."""
-    if reading is None or reading.presence is Presence.UNREADABLE:
-        return leftover
-    if reading.presence is Presence.PRESENT:
-        return replace(leftover, absent_since=None, stopped=leftover.stopped or reading.state in STOPPED_STATES)
-    if leftover.absent_since is not None and now >= leftover.absent_since + CONFIRM_ABSENCE:
-        return None
-    return replace(leftover, absent_since=leftover.absent_since or now, stopped=True)
 
 
 def _with_checkpoint(state: JobState, observed: Observed) -> JobState:

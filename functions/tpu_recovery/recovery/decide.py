@@ -6,18 +6,15 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tpu_recovery.model.decision import Decision, DeleteNode
+from tpu_recovery.model.decision import Decision
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.observed import NodeReading, Observed, Presence
-from tpu_recovery.model.state import Leftover, Patience, Spending
-from tpu_recovery.recovery import moves
+from tpu_recovery.model.observed import Observed
+from tpu_recovery.model.state import Patience, Spending
+from tpu_recovery.recovery import leftovers, moves
 from tpu_recovery.recovery.absorb import absorb
 from tpu_recovery.recovery.situation import Capacity, Situation, situation_of
 from tpu_recovery.recovery.table import TABLE
 from tpu_recovery.recovery.table.columns import FIXED_PATIENCE, Answer, Budget, Clock, Row, Section
-
-REPEAT_DELETE = timedelta(minutes=10)
-"""A node that still exists this long after its delete was accepted is deleted again."""
 
 
 def decide(job: Job, observed: Observed, now: datetime) -> Decision:
@@ -25,9 +22,11 @@ def decide(job: Job, observed: Observed, now: datetime) -> Decision:
     job, ignored = absorb(job, observed, now)
     situation = situation_of(job, observed, now)
     answer = look_up(job, situation, now)
-    job = replace(job, state=replace(job.state, patience=_patience(job, situation, answer, now)))
+    going_on = job.state.going_on and answer.row.keeps_wish
+    patience = _patience(job, situation, answer, now)
+    job = replace(job, state=replace(job.state, going_on=going_on, patience=patience))
     decision = moves.make(job, observed, situation, answer, now)
-    deletes = tuple(_deletes(decision, observed, now))
+    deletes = leftovers.deletes(decision.state, observed.leftovers, now)
     return replace(decision, actions=(*deletes, *decision.actions), ignored=ignored)
 
 
@@ -78,16 +77,26 @@ def budget_of(row: Row, job: Job) -> Budget:
 
 
 def _patience(job: Job, situation: Situation, answer: Answer, now: datetime) -> dict[str, Patience]:
-    """Concerns on the way keep their deadline or get one; all others are over.
-
-    The search for capacity is one concern over all its attempts: it is over when a node is READY.
-    """
-    known = job.state.patience
-    searching = "capacity" in known and situation.capacity is not Capacity.READY
-    return {
-        concern: known.get(concern) or Patience(since=now, until=now + patience_for(job, concern))
-        for concern in (*answer.concerns, *(["capacity"] if searching else []))
+    """Concerns on the way keep their deadline or get one; of the others those that are not settled by this answer."""
+    unsettled = {word: one for word, one in job.state.patience.items() if _goes_on(word, situation)}
+    on_the_way = {
+        concern: job.state.patience.get(concern) or Patience(since=now, until=now + patience_for(job, concern))
+        for concern in answer.concerns
     }
+    return {**unsettled, **on_the_way}
+
+
+def _goes_on(concern: str, situation: Situation) -> bool:
+    """Whether a concern is still waited for although the answer is about something else, so that going back and forth
+    between two answers does not put off both deadlines.
+
+    A reading that says nothing settles nothing. The search for capacity is one concern over all its attempts, until a
+    node is READY; the wait for progress is one over all crashes and reboots of that node.
+    """
+    if situation.capacity in (Capacity.UNREADABLE, Capacity.UNRECOGNIZED):
+        return True
+    ready = situation.capacity is Capacity.READY
+    return (concern == "capacity" and not ready) or (concern == "progress" and ready)
 
 
 def patience_for(job: Job, concern: str) -> timedelta:
@@ -101,24 +110,3 @@ def patience_for(job: Job, concern: str) -> timedelta:
         return 2 * job.spec.checkpoints.every if job.spec.checkpoints else timedelta(hours=2)
     length: timedelta = getattr(deadlines, concern)
     return length
-
-
-def _deletes(decision: Decision, observed: Observed, now: datetime) -> list[DeleteNode]:
-    """A node of ours below the current generation is deleted on sight, whatever else is decided."""
-    readings = {reading.name: reading for reading in observed.leftovers}
-    return [
-        DeleteNode(name=leftover.name, why=f"generation {leftover.generation} is over")
-        for leftover in decision.state.leftovers
-        if _to_delete(leftover, readings.get(leftover.name), now)
-    ]
-
-
-def _to_delete(leftover: Leftover, reading: NodeReading | None, now: datetime) -> bool:
-    if leftover.delete_accepted is None:
-        return True
-    return (
-        reading is not None
-        and reading.presence is Presence.PRESENT
-        and reading.state != "DELETING"
-        and now >= leftover.delete_accepted + REPEAT_DELETE
-    )

@@ -16,7 +16,7 @@ from tpu_recovery.model.incident import (
     Outcome,
 )
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.messages import LOSS_MEANINGS, Author
+from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Meaning
 from tpu_recovery.model.observed import NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE
@@ -36,16 +36,35 @@ def opened(
         id=f"{state.uid}-{number}",
         job=state.job,
         generation=state.generation,
-        cause=cause,
+        cause=cause_by_evidence(cause, state.suspicion),
         opened=now,
         evidence=evidence[:MOST_EVIDENCE],
         milestones=Milestones(
-            occurred=min((one.at for one in state.suspicion), default=now),
+            occurred=min((one.at for one in state.suspicion), default=state.absent_since or now),
             received=min((one.received for one in state.suspicion), default=now),
         ),
         last_step=state.progress.step,
     )
     return replace(state, incident=incident.id, incidents=number), incident
+
+
+_PLATFORM_CAUSES = {
+    Meaning.HOST_ERROR: Cause.HOST_ERROR,
+    Meaning.RUN_TIME_EXPIRED: Cause.EXPIRED,
+    Meaning.HOST_MAINTENANCE: Cause.HOST_MAINTENANCE,
+}
+"""What the platform's own entries say more exactly than a node's state does."""
+
+
+def cause_by_evidence(cause: Cause, evidence: tuple[Evidence, ...]) -> Cause:
+    """The cause that a row of the table names, or the more exact one that the entries at hand name."""
+    platform = [one.meaning for one in evidence if one.author is Author.PLATFORM]
+    person = [one.meaning for one in evidence if one.author is Author.PERSON]
+    if cause in (Cause.PREEMPTION, Cause.HOST_MAINTENANCE) and Meaning.WORKER_PREEMPTED not in platform:
+        return next((exact for meaning, exact in _PLATFORM_CAUSES.items() if meaning in platform), cause)
+    if cause is Cause.LOST and not LOSS_MEANINGS.intersection(platform) and END_MEANINGS.intersection(person):
+        return Cause.USER_STOPPED if Meaning.STOPPED in person else Cause.USER_DELETED
+    return cause
 
 
 def with_news(job: Job, observed: Observed, now: datetime) -> Incident | None:
@@ -71,8 +90,12 @@ def with_milestone(incident: Incident, name: str, moment: datetime) -> Incident:
 
 
 def with_action(incident: Incident, at: datetime, what: str, why: str, result: str = "intended") -> Incident:
-    """The incident with one more thing that is done about it."""
-    return replace(incident, actions=(*incident.actions, ActionTaken(at=at, what=what, why=why, result=result)))
+    """The incident with one more thing that is done about it. The same thing again with the same result is no news:
+    what fails for days must not fill the incident."""
+    taken = ActionTaken(at=at, what=what, why=why, result=result)
+    if any(replace(one, at=at) == taken for one in incident.actions):
+        return incident
+    return replace(incident, actions=(*incident.actions, taken))
 
 
 def with_result(incident: Incident, what: str, result: str) -> Incident:

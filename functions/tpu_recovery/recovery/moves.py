@@ -13,12 +13,13 @@ from tpu_recovery.model.decision import Action, Decision, HandOff, Notify, Queue
 from tpu_recovery.model.incident import Outcome
 from tpu_recovery.model.job import Job, node_name, placement_of
 from tpu_recovery.model.names import node_id
-from tpu_recovery.model.observed import Observed, Presence
+from tpu_recovery.model.observed import Observed
 from tpu_recovery.model.spec import WhenDone
-from tpu_recovery.model.state import FINAL, Create, Hold, JobState, Leftover, Phase, Slice, Spending
+from tpu_recovery.model.state import FINAL, Create, Hold, JobState, Phase, Slice, Spending
 from tpu_recovery.recovery import incidents
-from tpu_recovery.recovery.absorb import STOPPED_STATES, forgiven
+from tpu_recovery.recovery.absorb import forgiven
 from tpu_recovery.recovery.explain import explain
+from tpu_recovery.recovery.leftovers import with_current
 from tpu_recovery.recovery.situation import Capacity, Situation, Wish
 from tpu_recovery.recovery.table.columns import Answer, Move
 
@@ -145,7 +146,7 @@ def _create(turn: Turn) -> Decision:
     state, incident = incidents.opened(job, turn.state, turn.observed, turn.answer.cause, now)
     failed = turn.situation.capacity in (Capacity.FAILED, Capacity.REFUSED) and turn.situation.wish is not Wish.RESUME
     failures = state.failures + 1 if failed else 0
-    leftovers = _with_current(turn)
+    leftovers = with_current(state, turn.observed.node, now)
     generation = state.generation + 1
     placement = (state.create.placement if state.create else 0) + (1 if failed else 0)
     zone = placement_of(job.spec, placement).zone
@@ -190,26 +191,6 @@ def _create(turn: Turn) -> Decision:
         incident = incidents.with_milestone(incident, "decided", now)
     action = QueueCreate(generation=generation, attempt=1, delay=delay, why=why)
     return Decision(row=turn.answer.row.name, why=why, state=state, incident=incident, actions=(action,))
-
-
-def _with_current(turn: Turn) -> tuple[Leftover, ...]:
-    """The leftovers with the current generation's node among them.
-
-    One that is absent needs no delete; it is followed all the same until its absence is confirmed. One that exists
-    may run unless its state says otherwise, even if its create is said to have failed.
-    """
-    state, node = turn.state, turn.observed.node
-    if not state.slices or node is None:
-        return state.leftovers
-    absent = node.presence is Presence.ABSENT
-    current = Leftover(
-        name=state.slices[0].name,
-        generation=state.generation,
-        stopped=absent or node.state in STOPPED_STATES,
-        delete_accepted=turn.now if absent else None,
-        absent_since=(state.absent_since or turn.now) if absent else None,
-    )
-    return (*state.leftovers, current)
 
 
 def _spend(turn: Turn, state: JobState) -> tuple[JobState, tuple[str, ...]]:
@@ -299,7 +280,7 @@ def _succeed(turn: Turn) -> Decision:
         wake_at=None,
         patience={},
         incident="",
-        leftovers=_with_current(turn) if release else turn.state.leftovers,
+        leftovers=with_current(turn.state, turn.observed.node, turn.now) if release else turn.state.leftovers,
         slices=() if release else turn.state.slices,
     )
     state = _followed_when_over(state, turn.now)

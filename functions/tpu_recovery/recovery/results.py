@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tpu_recovery.model.decision import DeleteNode, HandOff, QueueCreate
+from tpu_recovery.model.decision import Action, DeleteNode, HandOff, Notify, QueueCreate
 from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.names import node_id
 from tpu_recovery.model.state import JobState
@@ -44,6 +44,8 @@ def _done(
         case HandOff(name=name, launch=launch):
             if state.slices and state.slices[0].name == name:
                 state = replace(state, handed=max(state.handed, launch))
+            if incident is not None:
+                incident = incidents.with_result(incident, f"launch {launch}", "handed over")
         case QueueCreate(generation=generation):
             if incident is not None:
                 incident = incidents.with_result(incident, f"create {node_id(state.job, generation)}", "queued")
@@ -56,10 +58,21 @@ def _failed(
     soon = now + RETRY
     state = replace(state, wake_at=min(state.wake_at or soon, soon))
     if incident is not None:
-        action = result.action
-        what = f"delete {_short(action.name)}" if isinstance(action, DeleteNode) else type(action).__name__
+        what = _what(state, result.action)
         incident = incidents.with_action(incident, now, what, "", f"failed: {result.problem}")
     return state, incident
+
+
+def _what(state: JobState, action: Action) -> str:
+    match action:
+        case DeleteNode(name=name):
+            return f"delete {_short(name)}"
+        case HandOff(launch=launch):
+            return f"launch {launch}"
+        case QueueCreate(generation=generation):
+            return f"create {node_id(state.job, generation)}"
+        case Notify():
+            return "tell people"
 
 
 def _short(name: str) -> str:

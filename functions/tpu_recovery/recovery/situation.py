@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, CommandKind, ReportKind
+from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, CommandKind, Meaning, ReportKind
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_UID
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, OperationState, Presence
 from tpu_recovery.model.state import FINAL, Phase, RunnerState
@@ -44,6 +44,7 @@ class Capacity(StrEnum):
     """What the current generation's capacity is, by the TPU API."""
 
     NONE = "none"
+    QUEUED = "queued"
     ASKED = "asked"
     UNANSWERED = "unanswered"
     COMING = "coming"
@@ -122,7 +123,7 @@ def situation_of(job: Job, observed: Observed, now: datetime) -> Situation:
         blame=blame_of(job),
         permission=permission_of(job),
         runner=runner_of(job, observed),
-        checkpoint=observed.checkpoint.finding,
+        checkpoint=finding_of(job, observed),
     )
 
 
@@ -141,13 +142,23 @@ def standing_of(job: Job) -> Standing:
 
 
 def wish_of(job: Job, observed: Observed) -> Wish:
-    """What people want: the specification's `paused` before any command."""
+    """What people want: the specification's `paused` before any command, and a command until it has been done."""
     if job.wishes is None:
         return Wish.UNKNOWN
     if job.wishes.paused:
         return Wish.PAUSE
-    resumed = any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters)
-    return Wish.RESUME if resumed else Wish.RUN
+    asked = any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters)
+    return Wish.RESUME if asked or job.state.going_on else Wish.RUN
+
+
+def finding_of(job: Job, observed: Observed) -> CheckpointFinding:
+    """What the checkpoint location holds. One that was not read although the service could is still to be read: the
+    answer may have come to depend on it only after everything was read, by a deadline that passed meanwhile."""
+    finding = observed.checkpoint.finding
+    where = job.wishes.spec.checkpoints if job.wishes else None
+    if finding is CheckpointFinding.NOT_READ and where is not None and where.in_bucket:
+        return CheckpointFinding.OUTSTANDING
+    return finding
 
 
 _CAPACITY_OF_STATE = {
@@ -188,26 +199,37 @@ def capacity_of(job: Job, observed: Observed, now: datetime) -> Capacity:
 
 def owns(job: Job, node: NodeReading) -> bool:
     """Whether the node that was read is the one we created for the current generation, by its labels."""
-    return node.labels.get(LABEL_UID) == job.state.uid and node.labels.get(LABEL_GENERATION) == str(
-        job.state.generation
-    )
+    return is_ours(job.state.uid, job.state.generation, node)
+
+
+def is_ours(uid: str, generation: int, node: NodeReading) -> bool:
+    """Whether the node that was read is the one we created for this generation of this job, by its labels."""
+    return node.labels.get(LABEL_UID) == uid and node.labels.get(LABEL_GENERATION) == str(generation)
 
 
 def _absent(job: Job, observed: Observed, now: datetime) -> Capacity:
-    """NOT_FOUND is a loss only when no create of this generation is unfinished."""
-    create, was_there = job.state.create, bool(job.state.slices and job.state.slices[0].id)
-    if create is None or was_there:
+    """NOT_FOUND is a loss only when no create of this generation is unfinished, and a node that never came further
+    than CREATING is no loss when its create failed."""
+    create, operation = job.state.create, observed.operation
+    if create is None:
         return _vanished(job, now)
-    if create.error:
-        return Capacity.FAILED if create.error.code in _RETRYABLE else Capacity.REFUSED
     if create.accepted is None:
-        return Capacity.ASKED if now < create.due + UNANSWERED_AFTER else Capacity.UNANSWERED
-    operation = observed.operation
+        if create.error:
+            return _failure(create.error.code)
+        return Capacity.QUEUED if now < create.due + UNANSWERED_AFTER else Capacity.UNANSWERED
     if operation is None or operation.state in (OperationState.SUCCEEDED, OperationState.FORGOTTEN):
         return _vanished(job, now)
     if operation.state is OperationState.FAILED:
-        return Capacity.FAILED if operation.code in _RETRYABLE else Capacity.REFUSED
+        return _vanished(job, now) if _came_up(job) else _failure(operation.code)
     return Capacity.ASKED if operation.state is OperationState.RUNNING else Capacity.UNREADABLE
+
+
+def _failure(code: str) -> Capacity:
+    return Capacity.FAILED if code in _RETRYABLE else Capacity.REFUSED
+
+
+def _came_up(job: Job) -> bool:
+    return any(one.state not in ("", "CREATING") for one in job.state.slices)
 
 
 def _vanished(job: Job, now: datetime) -> Capacity:
@@ -220,13 +242,17 @@ def _create_failed(observed: Observed) -> bool:
 
 
 def blame_of(job: Job) -> Blame:
-    """Who has ended the node, by the evidence at hand. The platform's word comes first: people tidy up what it took."""
+    """Who has ended the node, by the evidence at hand. The platform's word comes first: people tidy up what it took.
+
+    Not so its word that the guest shut down: that is what a VM does whose node a person deletes.
+    """
     said = {(evidence.author, evidence.meaning) for evidence in job.state.suspicion}
-    if any(author is Author.PLATFORM and meaning in LOSS_MEANINGS for author, meaning in said):
+    by_platform = {meaning for author, meaning in said if author is Author.PLATFORM and meaning in LOSS_MEANINGS}
+    if by_platform - {Meaning.WORKER_STOPPED}:
         return Blame.PLATFORM
     if any(author is Author.PERSON and meaning in END_MEANINGS for author, meaning in said):
         return Blame.PERSON
-    return Blame.NOBODY
+    return Blame.PLATFORM if by_platform else Blame.NOBODY
 
 
 def permission_of(job: Job) -> Permission:

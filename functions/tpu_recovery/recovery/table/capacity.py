@@ -67,6 +67,7 @@ ROWS = (
         phase=Phase.SUSPECT,
         concern="confirmation",
         again=20,
+        keeps_wish=True,
     ),
     Row(
         "the absence could not be confirmed",
@@ -78,11 +79,18 @@ ROWS = (
         needs=f"look whether the node exists, then: {GO_ON}",
     ),
     Row(
-        "the platform took the node and forgot it",
+        "the platform took the Spot node and forgot it",
         Section.CAPACITY,
-        when(capacity=Capacity.VANISHED, blame=Blame.PLATFORM),
+        when(capacity=Capacity.VANISHED, blame=Blame.PLATFORM, kind=Kind.SPOT),
         next=Section.CHECKPOINT,
         cause=Cause.PREEMPTION,
+    ),
+    Row(
+        "the platform took the node that is not Spot and forgot it",
+        Section.CAPACITY,
+        when(capacity=Capacity.VANISHED, blame=Blame.PLATFORM, kind=Kind.OTHER),
+        next=Section.CHECKPOINT,
+        cause=Cause.HOST_MAINTENANCE,
     ),
     Row(
         "a person deleted the node, and a person wants a new one",
@@ -107,6 +115,7 @@ ROWS = (
         phase=Phase.SUSPECT,
         concern="vanished",
         again=20,
+        keeps_wish=True,
     ),
     Row(
         "the node is gone and nobody said why",
@@ -134,6 +143,15 @@ ROWS = (
         needs=f"look at the operation and the node; delete the node to start over, then: {GO_ON}",
     ),
     Row(
+        "the create waits for its turn",
+        Section.CAPACITY,
+        when(capacity=Capacity.QUEUED, clock=Clock.WITHIN),
+        Move.WAIT,
+        phase=Phase.WAITING,
+        concern="answer",
+        again=300,
+    ),
+    Row(
         "the create call left no answer",
         Section.CAPACITY,
         when(capacity=Capacity.UNANSWERED, clock=Clock.WITHIN),
@@ -145,7 +163,7 @@ ROWS = (
     Row(
         "the create call is never answered",
         Section.CAPACITY,
-        when(capacity=Capacity.UNANSWERED, clock=Clock.OVERDUE),
+        when(capacity=(Capacity.QUEUED, Capacity.UNANSWERED), clock=Clock.OVERDUE),
         Move.HOLD,
         concern="answer",
         needs=f"look at the queue `creates` and at the service's log, then: {GO_ON}",
@@ -186,6 +204,7 @@ ROWS = (
         phase=Phase.SUSPECT,
         concern="deletion",
         again=30,
+        keeps_wish=True,
     ),
     Row(
         "the node stays in deletion",
@@ -219,15 +238,17 @@ ROWS = (
         Section.CAPACITY,
         when(capacity=Capacity.FOREIGN),
         Move.HOLD,
-        needs=f"it is left alone; delete or rename it yourself, then: {GO_ON}",
+        needs=f"it is left alone; delete it yourself if it may go, then: {GO_ON}",
     ),
     Row(
         "the API gives no reading that we understand",
         Section.CAPACITY,
         when(capacity=(Capacity.UNREADABLE, Capacity.UNRECOGNIZED), clock=Clock.WITHIN),
         Move.WAIT,
+        phase=Phase.SUSPECT,
         concern="reading",
         again=60,
+        keeps_wish=True,
     ),
     Row(
         "the API gave no reading that we understand for too long",

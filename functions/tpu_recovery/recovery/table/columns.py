@@ -70,6 +70,8 @@ class Row(NamedTuple):
     """The field of Attempts that the move uses up, or that `budget` asks about."""
     needs: str = ""
     """For a hold: what a person has to do."""
+    keeps_wish: bool = False
+    """For a wait: what a person's resume asks for cannot be done before this is over, and is not forgotten."""
 
 
 FIXED_PATIENCE: dict[str, float] = {
@@ -79,6 +81,7 @@ FIXED_PATIENCE: dict[str, float] = {
     "answer": 3600,  # creates wait in a queue behind those of other jobs
     "siblings": 120,  # workers of a preempted slice crash first, the cloud says why a little later
     "stopped": 600,  # the runner was told to stop; the reason shows up in the API
+    "hand-off": 1800,  # the API does not take the hand-off that lets the program start
     "leftover": 3600,  # an older generation still exists and must stop before the new one may start
 }
 """Seconds that a concern may wait, for concerns that are the service's own and not the job's."""

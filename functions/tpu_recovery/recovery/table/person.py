@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpu_recovery.model.state import Phase
 from tpu_recovery.recovery.situation import Standing, Wish
-from tpu_recovery.recovery.table.columns import Move, Row, Section, when
+from tpu_recovery.recovery.table.columns import GO_ON, Move, Row, Section, when
 
 ROWS = (
     Row("the job is over", Section.PERSON, when(standing=Standing.OVER), Move.KEEP),
@@ -27,7 +27,7 @@ ROWS = (
         Section.PERSON,
         when(wish=Wish.UNKNOWN),
         Move.HOLD,
-        needs="apply the job file again: tpu-recovery apply FILE",
+        needs=f"apply the job file again (tpu-recovery apply FILE), then: {GO_ON}",
     ),
     Row("the job is to run", Section.PERSON, when(wish=(Wish.RUN, Wish.RESUME)), next=Section.CAPACITY),
 )

@@ -28,11 +28,19 @@ ROWS = (
     Row(
         "the program may start now",
         Section.RUNNER,
-        when(permission=Permission.DUE),
+        when(permission=Permission.DUE, clock=Clock.WITHIN),
         Move.HAND_OFF,
         phase=Phase.STARTING,
-        concern="start",
+        concern="hand-off",
         again=60,
+    ),
+    Row(
+        "the API does not take the permission to start",
+        Section.RUNNER,
+        when(permission=Permission.DUE, clock=Clock.OVERDUE),
+        Move.HOLD,
+        concern="hand-off",
+        needs=f"look at the service's log; may its account update the node (tpu.nodes.update)? Then: {GO_ON}",
     ),
     Row(
         "a person wants the program started again",
@@ -63,6 +71,7 @@ ROWS = (
         Move.KEEP,
         phase=Phase.SUSPECT,
         concern="progress",
+        again=3600,
     ),
     Row(
         "the program crashed and is started again on the VM",
@@ -133,10 +142,20 @@ ROWS = (
     Row(
         "the permission to start came too late",
         Section.RUNNER,
-        when(runner=Runner.EXPIRED),
+        when(runner=Runner.EXPIRED, budget=Budget.LEFT),
         Move.RELAUNCH,
         phase=Phase.STARTING,
         concern="start",
+        budget="setup",
+    ),
+    Row(
+        "the permission to start comes too late every time",
+        Section.RUNNER,
+        when(runner=Runner.EXPIRED, budget=Budget.SPENT),
+        Move.HOLD,
+        cause=Cause.SETUP_FAILED,
+        budget="setup",
+        needs=f"look at the VM's clock, which must not be ahead by most of an hour, then: {GO_ON}",
     ),
     Row(
         "setup failed: try again",
