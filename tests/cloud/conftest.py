@@ -13,21 +13,12 @@ from tpu_recovery.cloud.store import FirestoreStore
 from tpu_recovery.local.firestore import FirestoreServer
 from tpu_recovery.local.stack import INDEXES
 
-_CLIENTS = (
-    clients.firestore_client,
-    clients.tpu_client,
-    clients.tasks_client,
-    clients.storage_client,
-    clients.publisher_client,
-)
-
 
 @pytest.fixture(autouse=True)
 def fresh_clients() -> Iterator[None]:
     """A process makes each client once; a test has its own servers."""
     yield
-    for client in _CLIENTS:
-        client.cache_clear()
+    clients.forget()
 
 
 @pytest.fixture(scope="session")

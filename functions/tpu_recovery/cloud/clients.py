@@ -92,3 +92,9 @@ def publisher_client() -> google.cloud.pubsub_v1.PublisherClient:
     import google.cloud.pubsub_v1
 
     return google.cloud.pubsub_v1.PublisherClient()
+
+
+def forget() -> None:
+    """Make every client anew when it is next asked for: the environment says something else now."""
+    for client in (firestore_client, tpu_client, tasks_client, storage_client, publisher_client):
+        client.cache_clear()
