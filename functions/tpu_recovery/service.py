@@ -15,7 +15,7 @@ from tpu_recovery.cloud import clients
 from tpu_recovery.cloud.logs import TRACE, log_as_json, trace_of
 from tpu_recovery.cloud.storage import BucketCheckpoints
 from tpu_recovery.cloud.store import FirestoreStore
-from tpu_recovery.errors import Invalid, Unreadable
+from tpu_recovery.errors import Conflict, Invalid, Unreadable
 from tpu_recovery.model.codec import from_document
 from tpu_recovery.model.handoff import Timing
 from tpu_recovery.recovery.creates import create
@@ -62,7 +62,7 @@ def handle(ports: Ports, path: str, body: bytes) -> Reply:
     except Invalid as problem:
         log.error("%s", problem, extra={"path": path})
         return Reply(200, str(problem))  # it will never be valid, however often it is repeated
-    except Unreadable as problem:
+    except (Unreadable, Conflict) as problem:
         log.warning("%s; to be delivered again", problem, extra={"path": path})
         return Reply(500, str(problem))
     log.debug("%s: %s", path, outcome, extra={"path": path, "outcome": outcome})
@@ -71,8 +71,13 @@ def handle(ports: Ports, path: str, body: bytes) -> Reply:
 
 def serve(path: str, body: bytes, trace: str = "") -> Reply:
     """The same with the ports of this process; ``trace`` is the request's X-Cloud-Trace-Context."""
-    ports = default_ports()
-    token = TRACE.set(trace_of(trace, ports.settings.project))
+    log_as_json()
+    try:
+        ports, project = default_ports(), Environment(os.environ).project()
+    except Invalid as problem:
+        log.critical("this function is not set up: %s", problem, extra={"path": path})
+        return Reply(500, str(problem))  # what was sent is kept until the setting is there
+    token = TRACE.set(trace_of(trace, project))
     try:
         return handle(ports, path, body)
     finally:
@@ -82,7 +87,6 @@ def serve(path: str, body: bytes, trace: str = "") -> Reply:
 @cache
 def default_ports() -> Ports:
     """The ports of this process. Raises Invalid when the environment lacks a setting."""
-    log_as_json()
     environment = Environment(os.environ)
     project, database = environment.project(), environment.optional("DATABASE", DATABASE)
     return Ports(
