@@ -13,6 +13,8 @@ from tpu_recovery.model.validate import HANDOFF_KEY
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.requests import handoff_of
 
+OutsideCall = DeleteNode | QueueCreate | HandOff
+
 
 class Result(NamedTuple):
     """What came of an action: done, or the problem in words."""
@@ -31,7 +33,7 @@ def act(ports: Ports, job: Job, actions: tuple[Action, ...]) -> list[Result]:
     return [Result(action, _problem(ports, job, action)) for action in actions if not isinstance(action, Notify)]
 
 
-def _problem(ports: Ports, job: Job, action: Action) -> str:
+def _problem(ports: Ports, job: Job, action: OutsideCall) -> str:
     try:
         _carry_out(ports, job, action)
     except (Refused, Unreadable, NotFound) as error:
@@ -39,15 +41,14 @@ def _problem(ports: Ports, job: Job, action: Action) -> str:
     return ""
 
 
-def _carry_out(ports: Ports, job: Job, action: Action) -> None:
-    match action:
-        case DeleteNode():
-            _delete(ports, action.name)
-        case QueueCreate():
-            _queue_create(ports, job, action)
-        case HandOff():
-            text = encode_handoff(handoff_of(job, ports.settings, launch=action.launch))
-            ports.capacity.write_metadata(action.name, {HANDOFF_KEY: text})
+def _carry_out(ports: Ports, job: Job, action: OutsideCall) -> None:
+    if isinstance(action, DeleteNode):
+        _delete(ports, action.name)
+    elif isinstance(action, QueueCreate):
+        _queue_create(ports, job, action)
+    else:
+        text = encode_handoff(handoff_of(job, ports.settings, launch=action.launch))
+        ports.capacity.write_metadata(action.name, {HANDOFF_KEY: text})
 
 
 def _delete(ports: Ports, name: str) -> None:

@@ -69,7 +69,7 @@ def _leased(ports: Ports, records: Records, name: str) -> Record | None:
             return None
         state, now = record.job.state, ports.clock()
         if state.lease is not None and state.lease.until > now:
-            timers.look_after_lease(ports, state)
+            timers.look_after_lease(ports, state, state.lease)
             return record._replace(job=replace(record.job, state=replace(state, lease=None)))
         state = replace(state, lease=Lease(id=ports.fresh(), until=now + ports.settings.lease))
         try:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from tpu_recovery.events.entry import digest
-from tpu_recovery.model.state import JobState
+from tpu_recovery.model.state import JobState, Lease
 from tpu_recovery.recovery.ports import Ports
 
 TIMER_PATH = "/timer"
@@ -43,16 +43,14 @@ def set_timer(ports: Ports, before: JobState, after: JobState) -> None:
     ports.timers.call_later(TIMER_PATH, body, key=key, at=after.wake_at)
 
 
-def look_after_lease(ports: Ports, state: JobState) -> None:
+def look_after_lease(ports: Ports, state: JobState, lease: Lease) -> None:
     """Make sure that somebody looks when the lease ends, in case its holder never gives it back.
 
     It must not fire too early: its name is then used up, and the lease would still be held.
     """
-    if state.lease is None:
-        return
-    body = {"job": state.job, "uid": state.uid, "lease": state.lease.id}
-    key = digest("lease", state.uid, state.lease.id)
-    ports.timers.call_later(TIMER_PATH, body, key=key, at=state.lease.until + EARLY)
+    body = {"job": state.job, "uid": state.uid, "lease": lease.id}
+    key = digest("lease", state.uid, lease.id)
+    ports.timers.call_later(TIMER_PATH, body, key=key, at=lease.until + EARLY)
 
 
 def look_soon(ports: Ports, name: str, state: JobState) -> None:

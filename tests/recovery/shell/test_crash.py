@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.fakes.wire import Call, Crash, failing, nothing
+from tests.fakes.wire import Call, Crash, failing, nothing, once
 from tests.recovery.shell.world import G1, G2, World, running
 
 from tpu_recovery.errors import Conflict, Unreadable
@@ -14,6 +14,15 @@ from tpu_recovery.model.state import Phase
 from tpu_recovery.recovery.records import InboxStatus
 
 HOUR = 3600.0
+
+
+def silence_story(world: World) -> None:
+    """The runner of generation 1 trains and is never heard; it takes minutes to delete its node, with the next one
+    READY beside it. Everything that then happens within two hours."""
+    world.runners.mute.add(G1)
+    world.capacity.delete_seconds = 400
+    world.apply()
+    world.run(2 * HOUR)
 
 
 def loss_story(world: World) -> None:
@@ -29,6 +38,15 @@ def calls_of_the_loss() -> list[Call]:
     world.capacity.preempt(G1)
     world.run(660)
     return world.wire.calls[before:]
+
+
+def calls_of_the_silence() -> list[Call]:
+    """The same for a runner that is never heard, until the next generation has made progress."""
+    world = World()
+    world.sweeping = False
+    silence_story(world)
+    last = world.wire.made("notifier.tell")[-1]
+    return world.wire.calls[: last.number + 1]
 
 
 CALLS = calls_of_the_loss()
@@ -140,6 +158,28 @@ def test_an_invocation_freezes_at_any_call_and_goes_on_much_later(number: int, w
     """Its lease has ended, and others have recovered the job; what it still does must do no harm."""
     story = Story(number)
     assert_recovered_once(story.tell(when, lambda: story.world.run(length)))
+
+
+CALLS_OF_THE_SILENCE = calls_of_the_silence()
+
+
+@pytest.mark.parametrize("number", range(len(CALLS_OF_THE_SILENCE)), ids=names(CALLS_OF_THE_SILENCE))
+@AROUND
+@pytest.mark.parametrize("what", ["dies", "has no answer", "freezes for an hour"])
+def test_two_generations_never_train_whatever_happens_at_any_call(number: int, when: str, what: str) -> None:
+    world = World()
+    happenings: dict[str, Callable[[], None]] = {
+        "dies": failing(Crash()),
+        "has no answer": failing(Unreadable("deadline exceeded")),
+        "freezes for an hour": lambda: world.run(HOUR),
+    }
+    setattr(world.wire, when, once(lambda call: call.number == number, happenings[what]))
+    silence_story(world)
+    state = world.state()
+    assert world.runners.most_at_once == 1
+    assert world.runners.training() == [state.slices[0].name]
+    assert (state.phase, state.leftovers) == (Phase.RUNNING, ())
+    assert list(world.capacity.nodes) == [state.slices[0].name]
 
 
 def test_a_hook_at_every_call_is_what_these_tests_are_about() -> None:

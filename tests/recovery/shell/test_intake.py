@@ -273,3 +273,22 @@ def test_commands_are_evidence_of_the_incident_that_they_end() -> None:
     (incident,) = world.incidents()
     assert [one.says for one in incident.evidence if one.kind == "command"] == ["apply by ada@example.com"]
     assert G2 in world.capacity.nodes
+
+
+@pytest.mark.parametrize(
+    ("principal", "message", "says"),
+    [
+        ("", "", "tpu.nodes.terminate"),
+        ("system@google.com", "", "tpu.nodes.terminate by system@google.com"),
+        ("", "host fault", "tpu.nodes.terminate (host fault)"),
+    ],
+)
+def test_evidence_says_what_the_entry_says(principal: str, message: str, says: str) -> None:
+    world = running()
+    entry = world.preempted()
+    entry["protoPayload"]["authenticationInfo"] = {"principalEmail": principal}
+    entry["protoPayload"]["status"] = {"message": message}
+    world.capacity.preempt(G1)
+    world.event(entry)
+    (incident,) = world.incidents()
+    assert incident.evidence[0].says == says
