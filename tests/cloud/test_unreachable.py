@@ -13,12 +13,14 @@ import pytest
 
 from tpu_recovery.cloud import clients
 from tpu_recovery.cloud.capacity import TpuCapacity
+from tpu_recovery.cloud.commands import send
 from tpu_recovery.cloud.notify import TopicNotifier
 from tpu_recovery.cloud.storage import BucketCheckpoints
 from tpu_recovery.cloud.store import FirestoreStore
 from tpu_recovery.cloud.timers import TaskTimers
 from tpu_recovery.errors import Unreadable
 from tpu_recovery.model.decision import Notify
+from tpu_recovery.model.messages import Command, CommandKind
 from tpu_recovery.model.observed import CheckpointFinding, OperationState, Presence
 from tpu_recovery.model.spec import Checkpoints
 from tpu_recovery.recovery.ports import Create, NodeRequest
@@ -44,6 +46,7 @@ class Adapters:
         self.timers = TaskTimers(make["tasks_client"](), **queues, url="https://recover.example", invoker="a@b.example")
         self.checkpoints = BucketCheckpoints(lambda: storage)
         self.notifier = TopicNotifier(lambda: publisher, "projects/demo/topics/notifications")
+        self.send = lambda command: send(publisher, "projects/demo/topics/commands", command)
 
 
 CALLS: dict[str, Callable[[Adapters], Any]] = {
@@ -60,6 +63,7 @@ CALLS: dict[str, Callable[[Adapters], Any]] = {
     "timer": lambda at: at.timers.call_later("/timer", {}, key="k", at=datetime.now(UTC)),
     "queued create": lambda at: at.timers.queue_create({}, key="k", at=datetime.now(UTC)),
     "checkpoints": lambda at: at.checkpoints.newest(Checkpoints(path="gs://bucket/ck"), None),
+    "command": lambda at: at.send(Command(id="c", job="train", kind=CommandKind.APPLY, at=datetime.now(UTC))),
     "notice": lambda at: at.notifier.tell("train", Notify(severity="info", text="hello")),
 }
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from google.api_core import exceptions
 
-from tpu_recovery.cloud.clients import CALL_SECONDS
-from tpu_recovery.errors import Unreadable
+from tpu_recovery.cloud.publish import publish
 from tpu_recovery.model.messages import Command
 
 if TYPE_CHECKING:
@@ -17,7 +15,4 @@ if TYPE_CHECKING:
 
 def send(client: google.cloud.pubsub_v1.PublisherClient, topic: str, command: Command) -> None:
     """Publish a command and wait until the topic has it. Raises Unreadable."""
-    try:
-        client.publish(topic, msgspec.json.encode(command), job=command.job).result(timeout=CALL_SECONDS)
-    except (exceptions.GoogleAPICallError, TimeoutError) as error:
-        raise Unreadable(f"the command could not be sent to {topic}: {error}") from error
+    publish(client, topic, msgspec.json.encode(command), job=command.job)

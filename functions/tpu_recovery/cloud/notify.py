@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
-from google.api_core import exceptions
 
-from tpu_recovery.cloud.clients import AGAIN, CALL_SECONDS
-from tpu_recovery.errors import Unreadable
+from tpu_recovery.cloud.publish import publish
 from tpu_recovery.model.decision import Notify
 
 if TYPE_CHECKING:
@@ -26,11 +24,4 @@ class TopicNotifier:
     def tell(self, job: str, notice: Notify) -> None:
         """See Notifier.tell."""
         body = msgspec.json.encode({"job": job, "severity": notice.severity, "text": notice.text})
-        publish = self._client().publish(
-            self._topic, body, retry=AGAIN, timeout=CALL_SECONDS, job=job, severity=notice.severity
-        )
-        try:
-            publish.result(timeout=CALL_SECONDS)
-        except (exceptions.GoogleAPIError, TimeoutError) as error:
-            problem = str(error) or f"no answer within {CALL_SECONDS:.0f} s"
-            raise Unreadable(f"Pub/Sub does not take the notice: {problem}") from error
+        publish(self._client(), self._topic, body, job=job, severity=notice.severity)
