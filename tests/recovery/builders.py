@@ -107,7 +107,7 @@ def waiting_job(**state: Any) -> Job:
 
 def coming_job(**state: Any) -> Job:
     """A job whose first node was asked for; the call was accepted a minute ago."""
-    return waiting_job(**{"create": created(accepted=NOW - minutes(1)), **state})
+    return waiting_job(**{"create": created(accepted=NOW - minutes(1)), "handed": 1, **state})
 
 
 def fresh_job(**state: Any) -> Job:

@@ -12,7 +12,7 @@ from tpu_recovery.recovery.table.columns import Answer, Section
 def explain(job: Job, observed: Observed, situation: Situation, answer: Answer) -> str:
     """What happened, which row answers it, and what the API, the checkpoints or the runner say, in one line."""
     row = answer.row
-    names = [one.name for one in answer.path if one is row or one.cause]
+    names = [one.name for one in answer.path if one is row or one.cause or one.concern]
     facts = [_node(observed), _create(job, observed)] if row.section is not Section.PERSON else []
     if row.section is Section.CHECKPOINT:
         facts.append(observed.checkpoint.why)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from tpu_recovery.model.decision import Action, DeleteNode, HandOff, Notify, QueueCreate
+from tpu_recovery.model.decision import Action, DeleteNode, HandOff, QueueCreate
 from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.names import node_id
 from tpu_recovery.model.state import JobState
@@ -71,8 +71,7 @@ def _what(state: JobState, action: Action) -> str:
             return f"launch {launch}"
         case QueueCreate(generation=generation):
             return f"create {node_id(state.job, generation)}"
-        case Notify():
-            return "tell people"
+    return "tell people"
 
 
 def _short(name: str) -> str:
