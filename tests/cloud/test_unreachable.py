@@ -46,7 +46,11 @@ class Adapters:
         self.timers = TaskTimers(make["tasks_client"](), **queues, url="https://recover.example", invoker="a@b.example")
         self.checkpoints = BucketCheckpoints(lambda: storage)
         self.notifier = TopicNotifier(lambda: publisher, "projects/demo/topics/notifications")
-        self.send = lambda command: send(publisher, "projects/demo/topics/commands", command)
+        self._publisher = publisher
+
+    def send(self, command: Command) -> None:
+        """What the command line does."""
+        send(self._publisher, "projects/demo/topics/commands", command)
 
 
 CALLS: dict[str, Callable[[Adapters], Any]] = {
