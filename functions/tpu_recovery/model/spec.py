@@ -84,10 +84,16 @@ class ShieldedInstanceConfig(Document, frozen=True, kw_only=True):
     enable_secure_boot: bool = False
 
 
+class CustomerEncryptionKey(Document, frozen=True, kw_only=True):
+    """A key of the user's own."""
+
+    kms_key_name: str
+
+
 class BootDiskConfig(Document, frozen=True, kw_only=True):
     """Encryption of the boot disk."""
 
-    customer_encryption_key: str = ""
+    customer_encryption_key: CustomerEncryptionKey | None = None
     enable_confidential_compute: bool = False
 
 

@@ -90,7 +90,9 @@ def _placement_problems(spec: JobSpec) -> Iterator[Invalid]:
     if not spec.placements:
         yield Invalid("placements", [], "name at least one zone to run in")
     if spec.accelerator_type and spec.accelerator_config:
-        yield Invalid("accelerator_config", spec.accelerator_config.type, "give accelerator_type or this, not both")
+        yield Invalid(
+            "accelerator_config", spec.accelerator_config.type.value, "give accelerator_type or this, not both"
+        )
     for index, placement in enumerate(spec.placements):
         yield from _one_placement_problems(spec, f"placements[{index}]", placement)
 
@@ -103,7 +105,9 @@ def _one_placement_problems(spec: JobSpec, field: str, placement: Placement) -> 
     if not (placement.runtime_version or spec.runtime_version):
         yield Invalid(f"{field}.runtime_version", None, "say which, here or for the job, like v2-alpha-tpuv5-lite")
     if placement.network_config and spec.network_configs:
-        yield Invalid(f"{field}.network_config", len(spec.network_configs), "give this or the job's network_configs")
+        yield Invalid(
+            f"{field}.network_config", placement.network_config.network, "the job has network_configs already"
+        )
 
 
 def _checkpoint_problems(spec: JobSpec) -> Iterator[Invalid]:
