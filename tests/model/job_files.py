@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+import yaml
+
+from tpu_recovery.errors import Invalid
 from tpu_recovery.model.jobfile import parse_job_file
 from tpu_recovery.model.spec import JobSpec
 
@@ -33,3 +38,17 @@ def complete(*, by_type_and_one_network: bool = False) -> JobSpec:
 def short() -> JobSpec:
     """The specification that most users would write."""
     return parse_job_file(SHORT)
+
+
+def written(changes: dict[Any, Any]) -> str:
+    """The short job file with other fields; None leaves one out."""
+    document = {**yaml.safe_load(SHORT), **changes}
+    text: str = yaml.safe_dump({name: value for name, value in document.items() if value is not None})
+    return text
+
+
+def refusal(text: str) -> Invalid:
+    """What the author of a job file is told."""
+    with pytest.raises(Invalid) as caught:
+        parse_job_file(text)
+    return caught.value
