@@ -19,9 +19,12 @@ from tests.recovery.builders import (
     ZONE,
     Story,
     checkpoint,
+    coming_job,
     event,
     fresh_job,
     job,
+    leftover,
+    name_of,
     operation,
     report,
     resume,
@@ -46,7 +49,7 @@ from tpu_recovery.model.observed import (
     Presence,
 )
 from tpu_recovery.model.spec import CapacityKind, Checkpoints, Placement, WhenDone
-from tpu_recovery.model.state import FINAL, JobState, Phase
+from tpu_recovery.model.state import FINAL, JobState, Phase, Slice
 from tpu_recovery.recovery.decide import asks_for_checkpoint, decide
 from tpu_recovery.recovery.leftovers import STOPPED_STATES
 from tpu_recovery.recovery.situation import Standing, standing_of
@@ -63,6 +66,18 @@ FINDINGS = (
     NOT_READ,
     FOUND,
     *(checkpoint(one) for one in CheckpointFinding if one not in (CheckpointFinding.NOT_READ, CheckpointFinding.FOUND)),
+)
+BEGINNINGS = (
+    *(fresh_job(), job(), coming_job()),
+    job(progressed=1),
+    job(
+        Phase.STARTING,
+        generation=2,
+        launch=0,
+        handed=0,
+        slices=(Slice(name=name_of(2), id="id-2", state="READY"),),
+        leftovers=(leftover(1),),
+    ),
 )
 STEPS = st.sampled_from((0, 1, 5, 20, 21, 60, 130, 600, 660, 3600, 90_000))
 AT_REST = frozenset({Standing.HELD, Standing.PAUSED, Standing.STOOD_DOWN, Standing.WATCHED})
@@ -161,7 +176,7 @@ def test_no_sequence_of_observations_breaks_a_rule(data: st.DataObject) -> None:
     @st.composite
     def lives(draw: st.DrawFn) -> None:
         fields = draw(specifications())
-        story = Story(wishing(draw(st.sampled_from((fresh_job(), job(), job(Phase.STARTING, launch=1)))), **fields))
+        story = Story(wishing(draw(st.sampled_from(BEGINNINGS)), **fields))
         for _ in range(draw(st.integers(5, 30))):
             between_looks(draw, story, fields)
             before, closed = story.job, story.job.incident
@@ -204,9 +219,13 @@ def check_launch(before: JobState, observed: Observed, decision: Decision) -> No
         assert observed.node.presence is Presence.ABSENT or observed.node.state in STOPPED_STATES
     assert all(action.launch == after.launch for action in decision.actions if isinstance(action, HandOff))
     for one in after.leftovers:
+        was = next((old for old in before.leftovers if old.name == one.name), None)
         read = next((reading for reading in observed.leftovers if reading.name == one.name), None)
         if one.stopped and read is not None and read.presence is Presence.PRESENT:
             assert read.state in (*STOPPED_STATES, "DELETING")
+        if was is not None and one.stopped and not was.stopped:
+            assert read is not None
+            assert read.state in STOPPED_STATES
 
 
 def check_leftovers(before: JobState, observed: Observed, decision: Decision) -> None:

@@ -78,6 +78,10 @@ class TestFollowing:
         assert one == leftover(1)
         assert len(deletes(holding(one), (node(),), NOW)) == 1
 
+    def test_one_that_was_not_found_once_and_is_there_is_deleted_at_once(self) -> None:
+        (one,) = after(leftover(1, delete_accepted=NOW - minutes(1), absent_since=NOW - seconds(9)), node())
+        assert one == leftover(1)
+
     def test_one_that_was_stopped_and_runs_again_is_deleted_at_once(self) -> None:
         (one,) = after(leftover(1, stopped=True, delete_accepted=NOW), node("READY"))
         assert one.delete_accepted is None
