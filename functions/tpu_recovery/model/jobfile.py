@@ -146,8 +146,5 @@ def _members(value: object) -> dict[object, object]:
 def _value_at(document: object, where: str) -> object:
     """The value at a place like ``placements[0].zone``; everything on the way to it is of the right type."""
     for part in re.findall(r"[^.\[\]]+", where):
-        if isinstance(document, dict):
-            document = document.get(part)
-        elif isinstance(document, list):
-            document = document[int(part)]
+        document = document[int(part)] if isinstance(document, list) else _members(document).get(part)
     return document

@@ -69,12 +69,11 @@ def _text_problems(spec: JobSpec) -> Iterator[Invalid]:
         size = len(msgspec.json.encode(to_document(spec)))
     except UnicodeEncodeError as error:
         halves = error.object[error.start : error.end]
-        yield Invalid(
-            "job file", halves, "half a character cannot be stored; write the character itself, not \\u escapes"
-        )
-        return
-    if size > LARGEST_SPEC:
-        yield Invalid("job file", f"{size} bytes", f"at most {LARGEST_SPEC}")
+        expected = "half a character cannot be stored; write the character itself, not \\u escapes"
+        yield Invalid("job file", halves, expected)
+    else:
+        if size > LARGEST_SPEC:
+            yield Invalid("job file", f"{size} bytes", f"at most {LARGEST_SPEC}")
 
 
 def _program_problems(spec: JobSpec) -> Iterator[Invalid]:
