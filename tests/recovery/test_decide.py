@@ -657,6 +657,17 @@ class TestPeople:
         story = Story(wishing(job(Phase.HELD), paused=True))
         assert story.look(seen(None, resume())).state.phase is Phase.PAUSED
 
+    def test_to_pause_a_held_job_and_to_unpause_it_does_not_release_it(self) -> None:
+        story = held_story("the program crashes")
+        story.rewish(lambda one: wishing(one, paused=True))
+        assert story.look(seen()).state.phase is Phase.PAUSED
+        assert story.look(seen()).row == "a paused job stays paused"
+        back = story.rewish(wishing).look(seen(node("PREEMPTED")))
+        assert (back.state.phase, creates(back)) == (Phase.HELD, [])
+        assert back.state.hold is not None
+        assert back.state.hold.reason == "the program crashes"
+        assert creates(story.look(seen(node("PREEMPTED"), resume()))) == [2]
+
     def test_a_specification_that_is_gone_holds_the_job_and_destroys_nothing(self) -> None:
         story = Story(replace(job(), wishes=None))
         decision = story.look(seen())
@@ -668,6 +679,13 @@ class TestPeople:
         assert story.look(seen(None, apply)).row == "a held job waits for a person"
         going = seen(node(), resume(), reports=[report(ReportKind.PROGRESS)])
         assert story.look(going).state.phase is Phase.RUNNING
+
+    def test_pausing_a_held_job_and_unpausing_it_does_not_release_it(self) -> None:
+        story = Story(job(Phase.HELD, hold=Hold(reason="because", needs="tpu-recovery resume train", since=NOW)))
+        story.rewish(lambda one: wishing(one, paused=True)).look(seen())
+        assert story.state.phase is Phase.PAUSED
+        story.rewish(lambda one: wishing(one, paused=False)).look(seen())
+        assert (story.state.phase, story.state.hold is not None) == (Phase.HELD, True)
 
     def test_a_specification_that_is_gone_does_not_disturb_a_paused_job(self) -> None:
         assert decide(replace(job(Phase.PAUSED), wishes=None), seen(), NOW).state.phase is Phase.PAUSED

@@ -80,7 +80,7 @@ BEGINNINGS = (
     ),
 )
 STEPS = st.sampled_from((0, 1, 5, 20, 21, 60, 130, 600, 660, 3600, 90_000))
-AT_REST = frozenset({Standing.HELD, Standing.PAUSED, Standing.STOOD_DOWN, Standing.WATCHED})
+AT_REST = frozenset({Standing.HELD, Standing.PAUSED, Standing.HELD_AND_PAUSED, Standing.STOOD_DOWN, Standing.WATCHED})
 
 
 @st.composite
@@ -274,8 +274,9 @@ def check_waiting(story: Story, decision: Decision) -> None:
 
 def check_hold(decision: Decision) -> None:
     hold = decision.state.hold
-    assert (hold is not None) == (decision.state.phase is Phase.HELD)
+    assert hold is not None or decision.state.phase is not Phase.HELD
     if hold is not None:
+        assert decision.state.phase in (Phase.HELD, Phase.PAUSED)
         assert hold.reason
         assert "tpu-recovery" in hold.needs
 

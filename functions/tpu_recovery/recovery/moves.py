@@ -45,6 +45,8 @@ RUNNING_BACKSTOP = timedelta(hours=1)
 LAUNCH_BACKSTOP = timedelta(minutes=5)
 """The runner reports when it has started; this look is for the case that the report does not arrive."""
 
+_HOLDING = frozenset({Phase.HELD, Phase.PAUSED})
+
 KEPT_NAMES = 40
 """How many names of earlier nodes and workers are kept, so that late entries about them find their job."""
 
@@ -83,10 +85,10 @@ def make(job: Job, observed: Observed, situation: Situation, answer: Answer, now
 
 
 def in_phase(state: JobState, phase: Phase | None, now: datetime) -> JobState:
-    """The state in another phase, since now. A hold ends with the phase that it made."""
+    """The state in another phase, since now. A hold ends with the phase that it made; a pause does not end it."""
     if phase is None or phase is state.phase:
         return state
-    return replace(state, phase=phase, since=now, hold=None)
+    return replace(state, phase=phase, since=now, hold=state.hold if phase in _HOLDING else None)
 
 
 def _keep(turn: Turn) -> Decision:

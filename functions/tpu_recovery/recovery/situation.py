@@ -26,6 +26,7 @@ class Standing(StrEnum):
     ACTIVE = "active"
     HELD = "held"
     PAUSED = "paused"
+    HELD_AND_PAUSED = "held-and-paused"
     STOOD_DOWN = "stood-down"
     WATCHED = "watched"
     OVER = "over"
@@ -137,7 +138,9 @@ _STANDINGS = {
 
 
 def standing_of(job: Job) -> Standing:
-    """Whether the job is to be kept running at all."""
+    """Whether the job is to be kept running at all. To pause a held job and to unpause it does not release it."""
+    if job.state.phase is Phase.PAUSED and job.state.hold is not None:
+        return Standing.HELD_AND_PAUSED
     return _STANDINGS.get(job.state.phase, Standing.ACTIVE)
 
 

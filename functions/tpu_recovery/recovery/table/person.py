@@ -12,8 +12,15 @@ ROWS = (
     Row(
         "a paused job stays paused",
         Section.PERSON,
-        when(standing=Standing.PAUSED, wish=(Wish.PAUSE, Wish.UNKNOWN)),
+        when(standing=(Standing.PAUSED, Standing.HELD_AND_PAUSED), wish=(Wish.PAUSE, Wish.UNKNOWN)),
         Move.KEEP,
+    ),
+    Row(
+        "a job that was held before it was paused is held again",
+        Section.PERSON,
+        when(standing=Standing.HELD_AND_PAUSED, wish=Wish.RUN),
+        Move.KEEP,
+        phase=Phase.HELD,
     ),
     Row("people pause the job", Section.PERSON, when(wish=Wish.PAUSE), Move.PAUSE, phase=Phase.PAUSED),
     Row(
