@@ -179,7 +179,7 @@ def test_a_list_that_is_older_than_a_node_does_not_prove_it_gone() -> None:
     world.wire.after = freeze
     sweep(world)
     (leftover,) = world.state().leftovers
-    assert not leftover.stopped
+    assert (leftover.stopped, leftover.absent_since) == (False, None)
 
 
 def test_a_job_that_is_over_keeps_being_looked_at_until_its_node_is_gone() -> None:
