@@ -27,7 +27,6 @@ from tpu_recovery.recovery.records import (
     Records,
     put_entry,
     put_incident,
-    settle_entry,
 )
 
 log = logging.getLogger(__name__)
@@ -173,7 +172,7 @@ def _add_to_incident(ports: Ports, job: str, entry: InboxEntry) -> None:
         incident = replace(incident, evidence=(*incident.evidence, evidence))
         incident = incidents.first_seen(incident, evidence)
         try:
-            records.commit(put_incident(incident, record.incident_version), settle_entry(entry.key, entry.reason))
+            records.commit(put_incident(incident, record.incident_version))
         except Conflict:
             continue
         return

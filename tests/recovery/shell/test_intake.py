@@ -110,6 +110,17 @@ def test_a_duplicate_that_comes_after_the_recreation_adds_nothing_to_the_inciden
     assert world.incidents() == [before]
 
 
+def test_a_duplicate_of_an_entry_from_before_the_loss_is_no_evidence_of_it() -> None:
+    world = running()
+    earlier = api_call("CreateNode", G1, world.clock(), principal=SERVICE_ACCOUNT, last=True)
+    assert world.event(earlier) == "done"
+    world.capacity.preempt(G1)
+    world.event(world.preempted())
+    (before,) = world.incidents()
+    assert world.event(earlier) == "done"
+    assert world.incidents() == [before]
+
+
 def test_late_entries_are_evidence_for_the_open_incident_once_each_and_cause_no_look() -> None:
     world = running()
     world.capacity.preempt(G1)
