@@ -16,6 +16,7 @@ from tpu_recovery.local.rpc import Refusal
 from tpu_recovery.local.stack import INDEXES
 from tpu_recovery.model.codec import from_document, to_document
 from tpu_recovery.model.incident import Incident
+from tpu_recovery.model.spec import Placement
 from tpu_recovery.model.state import Create as CreateState
 from tpu_recovery.model.state import JobState, Lease, Patience, Phase, Progress, Slice, Spending
 from tpu_recovery.recovery.ports import Change, Create, Replace, Write
@@ -86,7 +87,7 @@ class TestStructs:
             generation=2,
             token="secret",
             slices=(Slice(name="n", id="7", create_time=NOW, hostnames=("t1v-n-1-w-0",)),),
-            create=CreateState(request_id="r", intended=NOW, placement=0, launch=1, due=NOW),
+            create=CreateState(request_id="r", intended=NOW, placement=0, where=Placement(zone="z"), launch=1, due=NOW),
             progress=Progress(step=2**40, checkpoint_step=5, at=NOW),
             patience={"beacon": Patience(since=NOW, until=NOW)},
             spending={"loss": Spending(spent=3, forgiven=1)},
@@ -172,7 +173,7 @@ class TestQueriesOfTheService:
         assert [one.job for one in records.unfinished()] == ["train"]
         assert list(records.everything()) == ["train"]
         assert records.incidents("train") == [incident]
-        assert records.spec_names() == []
+        assert records.pauses() == {}
         assert records.waiting("train") == [entry]
         assert records.waiting_jobs() == {"train"}
 

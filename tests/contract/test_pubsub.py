@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.api_core.exceptions import AlreadyExists, InvalidArgument, NotFound, Unknown
-from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient  # type: ignore[import-untyped]
+from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient
 from tests.local.receiver import Receiver, receiving
 
 from tpu_recovery.local.pubsub import PubSubServer

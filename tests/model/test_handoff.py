@@ -205,7 +205,14 @@ def handed_off(spec: JobSpec) -> Handoff:
         token="s3cret",
         progress=Progress(checkpoint_step=40),
         create=Create(
-            request_id="r", intended=NOW, placement=0, launch=1, due=NOW, resume_step=40, resume_path="gs://bucket/40"
+            request_id="r",
+            intended=NOW,
+            placement=0,
+            where=spec.placements[0],
+            launch=1,
+            due=NOW,
+            resume_step=40,
+            resume_path="gs://bucket/40",
         ),
     )
     return handoff_of(Job(state=state, wishes=Wishes(spec=spec)), SETTINGS, launch=1)

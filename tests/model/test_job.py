@@ -19,7 +19,8 @@ def job(*, placement: int | None = None, slices: tuple[Slice, ...] = ()) -> Job:
     """A job with two placements."""
     create = None
     if placement is not None:
-        create = Create(request_id="r", intended=NOW, placement=placement, launch=1, due=NOW)
+        where = (SPOT, RESERVED)[placement % 2]
+        create = Create(request_id="r", intended=NOW, placement=placement, where=where, launch=1, due=NOW)
     state = JobState(job="llama-7b", uid="k3v", phase=Phase.WAITING, since=NOW, create=create, slices=slices)
     return Job(state=state, wishes=Wishes(spec=replace(short(), placements=(SPOT, RESERVED))))
 

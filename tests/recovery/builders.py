@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tpu_recovery.model.decision import Action, Decision, DeleteNode, HandOff, Notify, QueueCreate
 from tpu_recovery.model.incident import Evidence, EvidenceKind
-from tpu_recovery.model.job import Job, node_name
+from tpu_recovery.model.job import Job, node_name, placement_of
 from tpu_recovery.model.messages import Author, Command, CommandKind, Event, Meaning, Report, ReportKind
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_JOB, LABEL_UID, ResourceName
 from tpu_recovery.model.observed import (
@@ -75,10 +75,12 @@ def job(phase: Phase = Phase.RUNNING, *, wishes: Wishes | None = None, **state: 
         "handed": 1,
         "token": TOKEN,
         "slices": (Slice(name=name_of(1), id="node-1", state="READY"),),
-        "create": created(),
         "resources": (name_of(1),),
     }
-    return Job(state=JobState(**{**usual, **state}), wishes=wishes or Wishes(spec=spec()))
+    wishes = wishes or Wishes(spec=spec())
+    if "create" not in state:
+        usual["create"] = created(where=wishes.spec.placements[0])
+    return Job(state=JobState(**{**usual, **state}), wishes=wishes)
 
 
 def created(**changes: Any) -> Create:
@@ -87,8 +89,10 @@ def created(**changes: Any) -> Create:
         "request_id": "r",
         "intended": begun,
         "placement": 0,
+        "where": Placement(zone=ZONE),
         "launch": 1,
         "due": begun,
+        "queued": True,
         "operation": "operations/1",
         "accepted": begun,
     }
@@ -117,8 +121,11 @@ def fresh_job(**state: Any) -> Job:
 
 
 def wishing(job: Job, *, paused: bool = False, revision: int = 1, **fields: Any) -> Job:
-    """The same job with other wishes."""
-    return replace(job, wishes=Wishes(spec=spec(**fields), paused=paused, revision=revision))
+    """The same job with other wishes, which the current generation was created by, too."""
+    wishes, create = Wishes(spec=spec(**fields), paused=paused, revision=revision), job.state.create
+    if create is not None:
+        create = replace(create, where=placement_of(wishes.spec, create.placement))
+    return replace(job, state=replace(job.state, create=create), wishes=wishes)
 
 
 def running(*kinds: ReportKind, launch: int = 1, **changes: Any) -> tuple[RunnerState, ...]:

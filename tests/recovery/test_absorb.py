@@ -31,8 +31,9 @@ from tests.recovery.builders import (
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.messages import Author, Meaning, ReportKind
 from tpu_recovery.model.observed import CheckpointFinding, Observed
-from tpu_recovery.model.state import CreateError, JobState, Patience, Progress, Slice, Spending
+from tpu_recovery.model.state import CreateError, Hold, JobState, Patience, Phase, Progress, Slice, Spending
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE, absorb
+from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS
 
 WORKER = "t1v-n-9472280f-w-0"
 WORKER_VM = f"projects/{PROJECT}/zones/{ZONE}/instances/{WORKER}"
@@ -200,7 +201,7 @@ class TestTheNode:
 
 
 class TestResume:
-    def test_begins_waits_and_attempts_anew_and_accepts_an_older_checkpoint(self) -> None:
+    def test_begins_waits_and_attempts_anew(self) -> None:
         one = job(
             patience={"beacon": Patience(since=NOW, until=NOW)},
             spending={"loss": Spending(spent=4, forgiven=1)},
@@ -208,7 +209,13 @@ class TestResume:
         )
         state = after(one, seen(absent(), resume()))
         assert (state.patience, state.spending) == ({}, {"loss": Spending(spent=4, forgiven=4)})
-        assert (state.progress, state.going_on) == (Progress(step=7), True)
+        assert (state.progress, state.going_on) == (Progress(step=7, checkpoint_step=5), True)
+
+    @pytest.mark.parametrize("row", sorted(ABOUT_OLDER_CHECKPOINTS))
+    def test_accepts_an_older_checkpoint_when_that_is_what_the_hold_was_about(self, row: str) -> None:
+        hold = Hold(reason="r", needs="n", since=NOW, row=row)
+        one = job(Phase.HELD, hold=hold, progress=Progress(step=7, checkpoint_step=5))
+        assert after(one, seen(absent(), resume())).progress == Progress(step=7)
 
     def test_forgets_entries_about_the_end_of_a_node_only_when_it_is_ready(self) -> None:
         one = job(suspicion=(event(Meaning.STOPPED, Author.PERSON).evidence,))

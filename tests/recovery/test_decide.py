@@ -53,6 +53,7 @@ from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed
 from tpu_recovery.model.spec import Attempts, CapacityKind, Checkpoints, Deadlines, Placement, WhenDone, Wishes
 from tpu_recovery.model.state import FINAL, Hold, Patience, Phase, Slice, Spending
 from tpu_recovery.recovery.decide import asks_for_checkpoint, decide
+from tpu_recovery.recovery.moves import LAUNCH_MEMORY
 
 IN_BUCKET = Checkpoints(path="gs://b/c")
 GONE_WORDS = (Meaning.NODE_TERMINATED, Meaning.WORKER_PREEMPTED)
@@ -79,7 +80,7 @@ class TestTheFirstCreation:
         state = decision.state
         assert (creates(decision), state.phase, state.generation, state.launch) == ([1], Phase.WAITING, 1, 1)
         assert state.slices == (Slice(name=name_of(1)),)
-        assert state.launch_before == NOW + minutes(50)
+        assert state.launch_before == NOW + LAUNCH_MEMORY
         assert decision.incident is None
 
     def test_it_starts_from_a_checkpoint_that_is_there(self) -> None:
@@ -196,6 +197,11 @@ class TestASpotNode:
 
 
 class TestANodeThatIsNotSpot:
+    def test_stays_what_it_is_when_the_placements_are_edited(self) -> None:
+        story = on_demand()
+        story.rewish(lambda one: replace(one, wishes=Wishes(spec=spec())))
+        assert creates(story.look(seen(node("TERMINATED")))) == []
+
     def test_and_was_stopped_may_come_back(self) -> None:
         story = on_demand(runners=running(ReportKind.STARTED))
         assert creates(story.look(seen(node("TERMINATED")))) == []
@@ -405,7 +411,7 @@ class TestLeftovers:
 
     def test_deadline_of_a_stopped_launch_is_given_anew_with_every_hand_off(self) -> None:
         decision = self.second(stopped=True, delete_accepted=NOW).look(seen(node(generation=2)))
-        assert decision.state.launch_before == NOW + minutes(50)
+        assert decision.state.launch_before == NOW + LAUNCH_MEMORY
 
 
 class TestReports:
@@ -532,6 +538,14 @@ class TestReports:
         story.look(second, after=minutes(1))
         decision = story.look_until(second, Phase.HELD)
         assert_held(decision, "the runner is never heard on any VM")
+
+    def test_a_runner_is_not_called_silent_when_nobody_could_listen(self) -> None:
+        story = Story(job(Phase.STARTING))
+        deaf = replace(seen(node()), attributes_unreadable=True)
+        assert story.look(deaf).row == "the runner has not been heard yet"
+        decision = story.look_until(deaf, Phase.HELD)
+        assert_held(decision, "nothing was heard, and the guest attributes cannot be read")
+        assert (creates(decision), deleted(decision)) == ([], [])
 
     def test_a_program_that_never_starts_is_asked_again_and_then_a_person_is(self) -> None:
         story = Story(job(Phase.STARTING, runners=running(ReportKind.BOOTED)))
@@ -679,13 +693,6 @@ class TestPeople:
         assert story.look(seen(None, apply)).row == "a held job waits for a person"
         going = seen(node(), resume(), reports=[report(ReportKind.PROGRESS)])
         assert story.look(going).state.phase is Phase.RUNNING
-
-    def test_pausing_a_held_job_and_unpausing_it_does_not_release_it(self) -> None:
-        story = Story(job(Phase.HELD, hold=Hold(reason="because", needs="tpu-recovery resume train", since=NOW)))
-        story.rewish(lambda one: wishing(one, paused=True)).look(seen())
-        assert story.state.phase is Phase.PAUSED
-        story.rewish(lambda one: wishing(one, paused=False)).look(seen())
-        assert (story.state.phase, story.state.hold is not None) == (Phase.HELD, True)
 
     def test_a_specification_that_is_gone_does_not_disturb_a_paused_job(self) -> None:
         assert decide(replace(job(Phase.PAUSED), wishes=None), seen(), NOW).state.phase is Phase.PAUSED

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.recovery.builders import NOW, absent, fresh_job, job, leftover, minutes, name_of, node, seconds, unreadable
+from tests.recovery.builders import (
+    NOW,
+    absent,
+    created,
+    fresh_job,
+    job,
+    leftover,
+    minutes,
+    name_of,
+    node,
+    seconds,
+    unreadable,
+)
 
 from tpu_recovery.model.observed import NodeReading
-from tpu_recovery.model.state import JobState, Leftover
+from tpu_recovery.model.state import CreateError, JobState, Leftover
 from tpu_recovery.recovery.leftovers import deletes, followed, with_current
 
 STATE = job().state
@@ -39,6 +51,26 @@ class TestTheCurrentNodeBecomesOne:
     def test_unless_there_is_none(self) -> None:
         assert with_current(fresh_job().state, None, NOW) == ()
         assert with_current(STATE, None, NOW) == ()
+
+
+class TestACreateCallThatWasRefused:
+    """Another delivery of the same call may be frozen on its way, and make the node after all."""
+
+    UNTIL = NOW + minutes(9)
+    REFUSED = created(
+        accepted=None, operation="", error=CreateError(code="RESOURCE_EXHAUSTED", message="quota", at=NOW)
+    )
+
+    def test_leaves_a_generation_that_counts_as_running_until_its_permission_has_run_out(self) -> None:
+        (one,) = with_current(replace(STATE, create=self.REFUSED, launch_before=self.UNTIL), absent(), NOW)
+        assert (one.stopped, one.could_appear_until, one.absent_since) == (False, self.UNTIL, NOW)
+        held = replace(one, absent_since=NOW - minutes(5))
+        assert after(held, absent()) == (held,)
+        assert after(replace(held, could_appear_until=NOW), absent()) == ()
+
+    def test_is_harmless_when_it_gave_no_permission(self) -> None:
+        create = replace(self.REFUSED, launch=0)
+        assert with_current(replace(STATE, create=create, launch_before=self.UNTIL), absent(), NOW)[0].stopped
 
 
 class TestFollowing:

@@ -135,6 +135,11 @@ def test_a_create_is_unanswered_ten_minutes_after_it_was_to_leave_the_queue() ->
     assert capacity_of(one, seen(absent()), NOW + minutes(10)) is Capacity.UNANSWERED
 
 
+def test_a_create_that_never_reached_the_queue_is_unanswered_at_once() -> None:
+    one = waiting_job(create=created(due=NOW + minutes(5), operation="", accepted=None, queued=False))
+    assert capacity_of(one, seen(absent()), NOW) is Capacity.UNANSWERED
+
+
 def test_absence_is_a_loss_only_twenty_seconds_after_it_was_first_seen() -> None:
     one = job(absent_since=NOW)
     assert capacity_of(one, seen(absent()), NOW + seconds(19)) is Capacity.VANISHING

@@ -90,7 +90,7 @@ def view_all(desk: Desk) -> list[JobView]:
     """Every job, by name."""
     records = Records(desk.store)
     states = records.everything()
-    names = sorted({*states, *records.spec_names()})
+    names = sorted({*states, *records.pauses()})
     return [JobView(name, states.get(name), None) for name in names]
 
 

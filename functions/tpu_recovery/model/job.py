@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def placement(self) -> Placement:
         """The placement that the current generation was asked for in (the first one before any was)."""
-        return placement_of(self.spec, self.state.create.placement if self.state.create else 0)
+        return self.state.create.where if self.state.create else placement_of(self.spec, 0)
 
     @property
     def is_spot(self) -> bool:

@@ -101,6 +101,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     operation: OperationReading | None = None
     leftovers: tuple[NodeReading, ...] = ()
     hostnames: tuple[str, ...] = ()
+    attributes_unreadable: bool = False
+    """The guest attributes were asked for and could not be read."""
     reports: tuple[Report, ...] = ()
     """Read from guest attributes."""
     checkpoint: CheckpointReading = NOT_READ

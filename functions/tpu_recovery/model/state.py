@@ -9,6 +9,7 @@ import msgspec
 
 from tpu_recovery.model.incident import Evidence
 from tpu_recovery.model.messages import ReportKind
+from tpu_recovery.model.spec import Placement
 
 
 class Phase(StrEnum):
@@ -56,10 +57,15 @@ class Create(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     intended: datetime
     placement: int
+    """Its number in the specification of that moment."""
     launch: int
     """The launch number in the hand-off at creation: above 0 only with the generation before confirmed gone."""
     due: datetime
     """When the call is to leave the queue, at the earliest."""
+    where: Placement
+    """The placement as it was when the creation was decided: a later edit applies to the next generation."""
+    queued: bool = False
+    """Whether this attempt is known to be in the queue. An intent whose call never got there is repeated at once."""
     attempt: int = 1
     """How often the call was queued, always with the same request id."""
     operation: str = ""
@@ -78,6 +84,9 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """Confirmed not to run anything: absent when it was replaced, or read as PREEMPTED or TERMINATED since."""
     delete_accepted: datetime | None = None
     absent_since: datetime | None = None
+    could_appear_until: datetime | None = None
+    """Its create call was refused, but the same call may still be frozen somewhere on its way: until this moment a node
+    that it makes would be allowed to start the program."""
 
 
 class RunnerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +143,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     needs: str
     since: datetime
+    row: str = ""
+    """Name of the row of the decision table that holds the job."""
     evidence: tuple[Evidence, ...] = ()
 
 

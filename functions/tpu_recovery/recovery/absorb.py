@@ -12,7 +12,7 @@ from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Com
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState, RunnerState, Spending
 from tpu_recovery.recovery.leftovers import followed
-from tpu_recovery.recovery.situation import owns
+from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS, owns
 
 MOST_EVIDENCE = 40
 """Pieces of evidence that one incident keeps; the inbox keeps every entry by itself."""
@@ -39,10 +39,12 @@ def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, 
 
 
 def _released(state: JobState, node: NodeReading | None) -> JobState:
-    """A person says go on: every wait begins anew, attempts count from here, an older checkpoint is accepted.
+    """A person says go on: every wait begins anew, and attempts count from here.
 
-    What was said about the end of a node that is READY is over, too.
+    What was said about the end of a node that is READY is over, too. An older checkpoint is accepted when that is what
+    the hold was about.
     """
+    accepted = state.hold is not None and state.hold.row in ABOUT_OLDER_CHECKPOINTS
     ready = node is not None and node.state == "READY"
     return replace(
         state,
@@ -50,7 +52,7 @@ def _released(state: JobState, node: NodeReading | None) -> JobState:
         patience={},
         suspicion=() if ready else state.suspicion,
         spending=forgiven(state.spending),
-        progress=replace(state.progress, checkpoint_step=None),
+        progress=replace(state.progress, checkpoint_step=None) if accepted else state.progress,
     )
 
 

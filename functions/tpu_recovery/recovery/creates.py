@@ -36,7 +36,8 @@ class CreateTask(msgspec.Struct, frozen=True, kw_only=True):
 def create(ports: Ports, body: bytes) -> str:
     """Carry out one creation if it is still wanted; gives what became of it, in words.
 
-    Raises Invalid for a body that is no task, Unreadable when the store does not answer.
+    Raises Invalid for a body that is no task, Unreadable when the store does not answer, or when it is unknown whether
+    the call arrived: the queue then repeats it, with the same request id.
     """
     try:
         task = msgspec.json.decode(body, type=CreateTask)
@@ -47,8 +48,6 @@ def create(ports: Ports, body: bytes) -> str:
     if not isinstance(record, Record) or not _is_wanted(record.job, task):
         return "not wanted any more"
     outcome = _call(ports, record.job)
-    if outcome is None:
-        return "unanswered: it will be repeated with the same request id"
     _record(ports, records, task, outcome)
     return outcome.error.message if outcome.error else f"accepted: {outcome.operation}"
 
@@ -71,8 +70,8 @@ class _CallOutcome(msgspec.Struct, frozen=True):
     at: datetime | None = None
 
 
-def _call(ports: Ports, job: Job) -> _CallOutcome | None:
-    """Make the call; None when it is unknown whether it arrived."""
+def _call(ports: Ports, job: Job) -> _CallOutcome:
+    """Make the call. Raises Unreadable when it is unknown whether it arrived."""
     request = node_request(job, ports.settings, ports.startup_script())
     try:
         operation = ports.capacity.create(request)
@@ -81,18 +80,15 @@ def _call(ports: Ports, job: Job) -> _CallOutcome | None:
     except Refused as refusal:
         now = ports.clock()
         return _CallOutcome(error=CreateError(code=refusal.code, message=refusal.message, at=now), at=now)
-    except Unreadable as problem:
-        log.warning("a create call was not answered: %s", problem, extra={"job": job.state.job})
-        return None
     return _CallOutcome(operation=operation, at=ports.clock())
 
 
-def _taken(ports: Ports, job: Job) -> _CallOutcome | None:
+def _taken(ports: Ports, job: Job) -> _CallOutcome:
     """The name exists: success if the node is the one this generation asked for, a conflict if it is anybody else's."""
     node = ports.capacity.describe(job.node_name)
     now = ports.clock()
     if node.presence is not Presence.PRESENT:
-        return None
+        raise Unreadable(f"{job.node_name} exists and cannot be read: {node.problem or 'NOT_FOUND'}")
     if owns(job, node):
         return _CallOutcome(at=now)
     message = f"{job.node_name} exists and is not ours (labels {dict(node.labels)})"

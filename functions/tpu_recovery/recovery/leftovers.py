@@ -31,14 +31,28 @@ def with_current(state: JobState, node: NodeReading | None, now: datetime) -> tu
     if not state.slices or node is None:
         return state.leftovers
     absent = node.presence is Presence.ABSENT
+    until = _could_appear_until(state)
     current = Leftover(
         name=state.slices[0].name,
         generation=state.generation,
-        stopped=absent or node.state in STOPPED_STATES,
+        stopped=until is None and (absent or node.state in STOPPED_STATES),
+        could_appear_until=until,
         delete_accepted=now if absent else None,
         absent_since=(state.absent_since or now) if absent else None,
     )
     return (*state.leftovers, current)
+
+
+def _could_appear_until(state: JobState) -> datetime | None:
+    """Until when a create call that was refused could still make a node that may start the program.
+
+    Tasks are delivered at least once, and an invocation can freeze between its last check and its call. A call that was
+    accepted once is safe: the same request id gives the same operation again.
+    """
+    create = state.create
+    if create is None or create.accepted is not None or create.error is None or create.launch == 0:
+        return None
+    return state.launch_before
 
 
 def followed(state: JobState, readings: tuple[NodeReading, ...], now: datetime) -> JobState:
@@ -54,6 +68,8 @@ def _followed(leftover: Leftover, reading: NodeReading | None, now: datetime) ->
         return leftover
     if reading.presence is Presence.PRESENT:
         return _present(leftover, reading.state)
+    if leftover.could_appear_until is not None and now < leftover.could_appear_until:
+        return replace(leftover, absent_since=leftover.absent_since or now)
     if leftover.absent_since is not None and now >= leftover.absent_since + CONFIRM_ABSENCE:
         return None
     return replace(leftover, absent_since=leftover.absent_since or now)

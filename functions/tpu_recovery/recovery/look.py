@@ -128,7 +128,7 @@ def _conclude(ports: Ports, records: Records, case: Case) -> None:
             record = again
             continue
         _tell_log(record.job, decision, observed)
-        timers.set_timer(ports, record.job.state, state)
+        _set_timer(ports, record.job.state, state)
         if calls:
             committed = Record(
                 replace(record.job, state=replace(state, version=state.version + 1), incident=decision.incident),
@@ -140,6 +140,14 @@ def _conclude(ports: Ports, records: Records, case: Case) -> None:
         _notify(ports, record.job.state.job, decision)
         return
     raise Unreadable(f"job {record.job.state.job} changes faster than a decision can be written")
+
+
+def _set_timer(ports: Ports, before: JobState, after: JobState) -> None:
+    """A queue that does not answer keeps nothing from being done: the sweep finds jobs whose timer is missing."""
+    try:
+        timers.set_timer(ports, before, after)
+    except Unreadable as problem:
+        log.error("no timer could be set, the sweep will look: %s", problem, extra={"job": after.job})
 
 
 def _writes(record: Record, decision: Decision) -> list[Write]:
@@ -170,7 +178,7 @@ def _record(ports: Ports, records: Records, record: Record, results: list[Result
                 return
             record = again
             continue
-        timers.set_timer(ports, record.job.state, state)
+        _set_timer(ports, record.job.state, state)
         return
     raise Unreadable(f"job {record.job.state.job} changes faster than results can be written")
 

@@ -23,11 +23,12 @@ from tpu_recovery.recovery.leftovers import with_current
 from tpu_recovery.recovery.situation import Capacity, Situation, Wish
 from tpu_recovery.recovery.table.columns import Answer, Move
 
-LAUNCH_MEMORY = timedelta(minutes=50)
-"""How long a launch permission that is written at creation is good for a first start.
+LAUNCH_MEMORY = timedelta(minutes=15)
+"""How long a launch permission is good for a first start.
 
-The API remembers a request id for at least an hour. A create call that froze for longer could make a second node of
-an old generation; its permission has run out by then, so it cannot start to train.
+A create call can freeze on its way and go on much later, when the job has long gone on to another generation; the
+permission in its hand-off has run out by then, so that what it makes cannot start to train. A node that takes longer to
+come up asks for a new permission, which costs one report and one update.
 """
 
 FIRST_BACKOFF = timedelta(seconds=30)
@@ -127,7 +128,9 @@ def _hold(turn: Turn) -> Decision:
     state = replace(
         turn.phase(Phase.HELD),
         wake_at=None,
-        hold=Hold(reason=turn.why, needs=needs, since=turn.now, evidence=turn.state.suspicion),
+        hold=Hold(
+            reason=turn.why, needs=needs, since=turn.now, row=turn.answer.row.name, evidence=turn.state.suspicion
+        ),
     )
     state, incident = incidents.opened(turn.job, state, turn.observed, turn.answer.cause, turn.now)
     if incident is not None:
@@ -151,8 +154,8 @@ def _create(turn: Turn) -> Decision:
     leftovers = with_current(state, turn.observed.node, now)
     generation = state.generation + 1
     placement = (state.create.placement if state.create else 0) + (1 if failed else 0)
-    zone = placement_of(job.spec, placement).zone
-    name = node_name(turn.observed.project, zone, state.job, generation)
+    where = placement_of(job.spec, placement)
+    name = node_name(turn.observed.project, where.zone, state.job, generation)
     launch = 1 if all(leftover.stopped for leftover in leftovers) else 0
     delay = _backoff(failures, state.uid, generation)
     state = replace(
@@ -168,6 +171,7 @@ def _create(turn: Turn) -> Decision:
             intended=now,
             due=now + delay,
             placement=placement % len(job.spec.placements),
+            where=where,
             launch=launch,
             resume_step=turn.observed.checkpoint.step,
             resume_path=turn.observed.checkpoint.path,
@@ -219,7 +223,7 @@ def _repeat_create(turn: Turn) -> Decision:
     create = turn.state.create
     if create is None:
         raise LookupError("there is no create to repeat")
-    create = replace(create, attempt=create.attempt + 1, due=turn.now)
+    create = replace(create, attempt=create.attempt + 1, due=turn.now, queued=False)
     state = replace(_awaiting(turn, turn.phase(turn.answer.row.phase)), create=create)
     action = QueueCreate(generation=state.generation, attempt=create.attempt, delay=timedelta(), why=turn.why)
     return turn.decision(state, action)

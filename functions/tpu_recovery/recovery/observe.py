@@ -25,7 +25,7 @@ from tpu_recovery.model.observed import (
 from tpu_recovery.model.state import Leftover
 from tpu_recovery.recovery.decide import asks_for_checkpoint
 from tpu_recovery.recovery.ports import Ports
-from tpu_recovery.recovery.situation import Standing, Wish, standing_of, wish_of
+from tpu_recovery.recovery.situation import Standing, Wish, accepts_older, standing_of, wish_of
 
 
 class Listing(NamedTuple):
@@ -110,7 +110,8 @@ def _with_attributes(ports: Ports, job: Job, observed: Observed) -> Observed:
     try:
         attributes = ports.capacity.attributes(job.node_name)
     except Unreadable:
-        return observed  # organisations may switch guest attributes off; reports by Pub/Sub then have to do
+        # Organisations may switch guest attributes off; reports by Pub/Sub then have to do.
+        return replace(observed, attributes_unreadable=True)
     reports = tuple(report for text in attributes.reports if (report := _report(text)))
     return replace(observed, hostnames=attributes.hostnames, reports=reports)
 
@@ -128,5 +129,5 @@ def _checkpoint(ports: Ports, job: Job, observed: Observed) -> CheckpointReading
         return msgspec.structs.replace(NOT_READ, why="the job saves no checkpoints: training starts from the beginning")
     if not where.in_bucket:
         return msgspec.structs.replace(NOT_READ, why=f"not verified before creation: {where.path} lies on the VM")
-    accepts_older = wish_of(job, observed) is Wish.RESUME
-    return ports.checkpoints.newest(where, None if accepts_older else job.state.progress.checkpoint_step)
+    seen_step = None if accepts_older(job, observed) else job.state.progress.checkpoint_step
+    return ports.checkpoints.newest(where, seen_step)

@@ -134,9 +134,10 @@ class Records:
         found = self._store.get(*(job_path(name) for name in names)) if names else ()
         return {state.job: state for state in _readable(filter(None, found))}
 
-    def spec_names(self) -> list[str]:
-        """Names of all jobs that people want something of."""
-        return sorted(stored.path.rsplit("/", 1)[1] for stored in self._store.find("specs"))
+    def pauses(self) -> dict[str, bool]:
+        """All jobs that people want something of, by name, with whether they want it paused."""
+        found = self._store.find("specs")
+        return {stored.path.rsplit("/", 1)[1]: stored.fields.get("paused") is True for stored in found}
 
     def waiting(self, job: str) -> list[InboxEntry]:
         """The job's inbox entries that no look has read yet, oldest first."""

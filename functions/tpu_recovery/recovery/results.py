@@ -46,10 +46,17 @@ def _done(
                 state = replace(state, handed=max(state.handed, launch))
             if incident is not None:
                 incident = incidents.with_result(incident, f"launch {launch}", "handed over")
-        case QueueCreate(generation=generation):
+        case QueueCreate(generation=generation, attempt=attempt):
+            state = _queued(state, generation, attempt)
             if incident is not None:
                 incident = incidents.with_result(incident, f"create {node_id(state.job, generation)}", "queued")
     return state, incident
+
+
+def _queued(state: JobState, generation: int, attempt: int) -> JobState:
+    if state.create is None or (state.generation, state.create.attempt) != (generation, attempt):
+        return state
+    return replace(state, create=replace(state.create, queued=True))
 
 
 def _failed(

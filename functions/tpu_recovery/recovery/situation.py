@@ -90,6 +90,8 @@ class Runner(StrEnum):
 
     SILENT = "silent"
     BOOTED = "booted"
+    UNHEARD = "unheard"
+    """Nothing was heard, and what the workers wrote could not be read: they may be well."""
     STARTED = "started"
     PROGRESSED = "progressed"
     CRASHED = "crashed"
@@ -152,6 +154,21 @@ def wish_of(job: Job, observed: Observed) -> Wish:
         return Wish.PAUSE
     asked = any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters)
     return Wish.RESUME if asked or job.state.going_on else Wish.RUN
+
+
+ABOUT_OLDER_CHECKPOINTS = frozenset(
+    {
+        "a checkpoint that was there is missing",
+        "the runner refuses to start: no checkpoint to resume from",
+    }
+)
+"""Rows whose hold a person can only release by accepting an older checkpoint."""
+
+
+def accepts_older(job: Job, observed: Observed) -> bool:
+    """Whether a person goes on although a checkpoint that was seen is not there any more."""
+    hold = job.state.hold
+    return wish_of(job, observed) is Wish.RESUME and hold is not None and hold.row in ABOUT_OLDER_CHECKPOINTS
 
 
 def finding_of(job: Job, observed: Observed) -> CheckpointFinding:
@@ -219,7 +236,8 @@ def _absent(job: Job, observed: Observed, now: datetime) -> Capacity:
     if create.accepted is None:
         if create.error:
             return _failure(create.error.code)
-        return Capacity.QUEUED if now < create.due + UNANSWERED_AFTER else Capacity.UNANSWERED
+        patient = create.queued and now < create.due + UNANSWERED_AFTER
+        return Capacity.QUEUED if patient else Capacity.UNANSWERED
     if operation is None or operation.state in (OperationState.SUCCEEDED, OperationState.FORGOTTEN):
         return _vanished(job, now)
     if operation.state is OperationState.FAILED:
@@ -287,10 +305,14 @@ def runner_of(job: Job, observed: Observed) -> Runner:
     expected = max(observed.node.workers if observed.node else 1, 1)
     running = [runner for runner in current if runner.kind in _RUNNING_KINDS]
     if len(running) < expected:
-        return Runner.BOOTED if job.state.runners else Runner.SILENT
+        return Runner.BOOTED if job.state.runners else _silence(observed)
     if kinds == {ReportKind.FINISHED}:
         return Runner.FINISHED
     return Runner.PROGRESSED if ReportKind.PROGRESS in kinds else Runner.STARTED
+
+
+def _silence(observed: Observed) -> Runner:
+    return Runner.UNHEARD if observed.attributes_unreadable else Runner.SILENT
 
 
 _RUNNING_KINDS = frozenset({ReportKind.STARTED, ReportKind.PROGRESS, ReportKind.FINISHED})

@@ -31,15 +31,17 @@ def sweep(ports: Ports, after: str = "") -> str:
     Raises Unreadable when the store does not answer.
     """
     records, began = Records(ports.store), ports.clock()
+    pauses = records.pauses()
     if not after:
         timers.prove_path(ports)
-        _register_new(ports, records)
+        _register_new(ports, records, sorted(pauses))
     states = records.unfinished()
     listing = _list(ports, _zones(states))
     waiting = records.waiting_jobs()
     looked = 0
     for state in states:
-        if state.job <= after or not _needs_look(ports, state, listing, waiting):
+        missed = pauses.get(state.job, False) != (state.phase is Phase.PAUSED) and state.phase not in FINAL
+        if state.job <= after or not (missed or _needs_look(ports, state, listing, waiting)):
             continue
         if looked and ports.clock() - began > ports.settings.sweep_budget:
             timers.go_on_sweeping(ports, max(one.job for one in states if one.job < state.job))
@@ -69,9 +71,8 @@ def _look(ports: Ports, job: str, listing: Listing | None = None) -> None:
         log.error("job %s could not be looked at: %s", job, problem, extra={"job": job})
 
 
-def _register_new(ports: Ports, records: Records) -> None:
+def _register_new(ports: Ports, records: Records, names: list[str]) -> None:
     """Specifications whose command was lost on the way."""
-    names = records.spec_names()
     known = records.registered(names)
     for name in names:
         if name not in known:

@@ -20,18 +20,32 @@ EARLY = timedelta(seconds=5)
 """A timer that fires this much before its time counts as due: clocks differ."""
 
 
+SOON_ENOUGH = timedelta(seconds=60)
+"""A timer that is set for later than this is not replaced by one for later still."""
+
+
 def is_due(state: JobState, now: datetime) -> bool:
     """Whether the job's next look is due."""
     return state.wake_at is not None and now >= state.wake_at - EARLY
 
 
 def scheduled(before: JobState, after: JobState, now: datetime) -> JobState:
-    """The state with a new timer number when its next look was moved, or when the timer that was set may have fired."""
+    """The state with a new timer number when its next look was moved, or when the timer that was set may have fired.
+
+    A timer that is set already and comes a little sooner is left to do: looking early is safe, and every timer is a
+    call that somebody pays for.
+    """
     if after.wake_at is None:
         return after
-    if after.wake_at == before.wake_at and not is_due(before, now) and after.timer_seq == before.timer_seq:
-        return after
+    if _will_do(before, after.wake_at, now):
+        return replace(after, wake_at=before.wake_at, timer_seq=before.timer_seq)
     return replace(after, timer_seq=before.timer_seq + 1)
+
+
+def _will_do(before: JobState, wanted: datetime, now: datetime) -> bool:
+    if before.wake_at is None or is_due(before, now) or before.wake_at > wanted:
+        return False
+    return before.wake_at == wanted or before.wake_at - now >= min((wanted - now) / 2, SOON_ENOUGH)
 
 
 def set_timer(ports: Ports, before: JobState, after: JobState) -> None:

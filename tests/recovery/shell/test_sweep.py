@@ -100,8 +100,18 @@ def test_a_job_that_was_registered_and_no_more_is_looked_at() -> None:
 def test_jobs_at_rest_are_left_alone(phase: Phase) -> None:
     world = running()
     world.change(phase=phase)
+    world.wish(paused=phase is Phase.PAUSED)
     world.capacity.preempt(G1)
     assert sweep(world).startswith("looked at 0 of 1")
+
+
+@pytest.mark.parametrize(("phase", "paused"), [(Phase.RUNNING, True), (Phase.PAUSED, False)])
+def test_a_lost_command_to_pause_or_to_go_on_is_made_up_for(phase: Phase, paused: bool) -> None:
+    world = running()
+    world.change(phase=phase)
+    world.wish(paused=paused)
+    assert sweep(world).startswith("looked at 1 of 1")
+    assert (world.state().phase is Phase.PAUSED) is paused
 
 
 def test_every_sweep_sees_to_it_that_a_timer_a_day_proves_the_path() -> None:

@@ -15,7 +15,7 @@ from tpu_recovery.model.codec import to_document
 from tpu_recovery.model.jobfile import parse_job_file
 from tpu_recovery.model.messages import ReportKind
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_JOB, LABEL_UID, ResourceName, node_id
-from tpu_recovery.model.spec import JobSpec, Wishes
+from tpu_recovery.model.spec import JobSpec, Placement, Wishes
 from tpu_recovery.model.state import Create as Creation
 from tpu_recovery.model.state import JobState, Phase, Progress, RunnerState, Slice
 from tpu_recovery.recovery.ports import Create, NodeRequest
@@ -75,7 +75,15 @@ def _state(name: str, now: datetime) -> JobState:
         launch=1,
         handed=1,
         token=uuid.uuid4().hex,
-        create=Creation(request_id=str(uuid.uuid4()), intended=now, placement=0, launch=1, due=now, accepted=now),
+        create=Creation(
+            request_id=str(uuid.uuid4()),
+            intended=now,
+            placement=0,
+            where=Placement(zone=ZONE),
+            launch=1,
+            due=now,
+            accepted=now,
+        ),
         runners=(runner,),
         progress=Progress(step=STEP + 5, checkpoint_step=STEP, at=now),
         progressed=1,

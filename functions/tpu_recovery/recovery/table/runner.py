@@ -85,10 +85,22 @@ ROWS = (
     Row(
         "the runner has not been heard yet",
         Section.RUNNER,
-        when(runner=Runner.SILENT, clock=Clock.WITHIN),
+        when(runner=(Runner.SILENT, Runner.UNHEARD), clock=Clock.WITHIN),
         Move.WAIT,
         phase=Phase.STARTING,
         concern="beacon",
+    ),
+    Row(
+        "nothing was heard, and the guest attributes cannot be read",
+        Section.RUNNER,
+        when(runner=Runner.UNHEARD, clock=Clock.OVERDUE),
+        Move.HOLD,
+        cause=Cause.LOST,
+        concern="beacon",
+        needs=(
+            "let the service read guest attributes (tpu.nodes.get; policy compute.disableGuestAttributesAccess), "
+            f"or see to it that the runner's reports arrive, then: {GO_ON}"
+        ),
     ),
     Row(
         "the runner is never heard: try another VM",
@@ -155,7 +167,7 @@ ROWS = (
         Move.HOLD,
         cause=Cause.SETUP_FAILED,
         budget="setup",
-        needs=f"look at the VM's clock, which must not be ahead by most of an hour, then: {GO_ON}",
+        needs=f"look at the VM's clock, which must not be ahead by minutes, then: {GO_ON}",
     ),
     Row(
         "setup failed: try again",
