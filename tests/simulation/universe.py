@@ -171,7 +171,7 @@ class Universe:
     def _publish(self, path: str, document: Mapping[str, Any] | bytes) -> None:
         hub, rate = self.hub, self.faults.rate
         copies = 1
-        if path != "/command" and hub.happens(rate(Fault.LOST)):
+        if hub.happens(rate(Fault.LOST)) and self._can_be_lost(path, document):
             copies -= 1
         if hub.happens(rate(Fault.DUPLICATED)):
             copies += hub.chance.randrange(1, 4)
@@ -179,6 +179,13 @@ class Universe:
             late = hub.happens(rate(Fault.DELAYED))
             seconds = hub.between(0, 3600) if late else hub.between(0.1, 6)
             self._deliver(path, push(document), seconds, 0)
+
+    def _can_be_lost(self, path: str, document: Mapping[str, Any] | bytes) -> bool:
+        """The log sink may drop an entry. A report is published until it is acknowledged; should that be given up, guest
+        attributes have it, unless they are switched off: then nobody could know."""
+        if path == "/report" and isinstance(document, Mapping):
+            return document["job"] not in self.cloud.attributes_off
+        return path == "/event"
 
     def _deliver(self, path: str, body: bytes, seconds: float, attempt: int) -> None:
         if attempt >= MOST_DELIVERIES:
