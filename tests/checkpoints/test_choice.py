@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpu_recovery.checkpoints import Choice, Outcome, Skipped, Unreadable, newest_complete
+from tpu_recovery.checkpoints import Choice, Outcome, Skipped, Unreadable, layouts, newest_complete
 
 
 class Tree:
@@ -152,3 +152,9 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
 def test_a_path_of_no_known_kind_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="must start with gs://"):
         newest_complete(Tree(), path, "orbax")
+
+
+def test_a_format_that_is_only_known_on_a_bucket_is_refused_on_a_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "LAYOUTS", tuple(one for one in layouts.LAYOUTS if one.on_bucket))
+    with pytest.raises(ValueError, match="'orbax' is not known on a file system"):
+        layouts.layout_of("/mnt/disk", "orbax")

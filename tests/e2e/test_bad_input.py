@@ -50,7 +50,7 @@ def test_a_denied_create_is_held_with_the_message_and_goes_on_when_it_is_cured(p
     assert state.hold is not None
     assert "PERMISSION_DENIED" in state.hold.reason
     person.resume("train")
-    person.until_training("train", 2)
+    person.until_training("train", 1)
 
 
 def test_an_accelerator_that_the_zone_does_not_offer_is_held_with_the_message(person: Person) -> None:

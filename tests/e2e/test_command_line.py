@@ -64,4 +64,4 @@ def test_a_held_job_shows_why_and_what_to_do(person: Person) -> None:
     assert "Held: the create was refused for good" in page
     assert "tpu-recovery resume train" in page
     assert run("resume", "train").stdout == "train: told to go on\n"
-    person.until_training("train", 2)
+    person.until_training("train", 1)

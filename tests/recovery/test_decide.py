@@ -53,7 +53,7 @@ from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed
 from tpu_recovery.model.spec import Attempts, CapacityKind, Checkpoints, Deadlines, Placement, WhenDone, Wishes
 from tpu_recovery.model.state import FINAL, Hold, Patience, Phase, Slice, Spending
 from tpu_recovery.recovery.decide import asks_for_checkpoint, decide
-from tpu_recovery.recovery.moves import LAUNCH_MEMORY
+from tpu_recovery.recovery.turn import LAUNCH_MEMORY
 
 IN_BUCKET = Checkpoints(path="gs://b/c")
 GONE_WORDS = (Meaning.NODE_TERMINATED, Meaning.WORKER_PREEMPTED)
@@ -351,6 +351,14 @@ class TestACreate:
         decision = story.look(seen(absent()))
         assert_held(decision, "the create was refused for good")
         assert "v6e-1 was not found in zone" in decision.why
+        again = story.look(seen(absent(), resume()), after=minutes(1))
+        assert (creates(again), story.state.leftovers) == ([1], ()), "nothing has the name yet"
+        assert story.state.create is not None
+        assert (story.state.create.attempt, story.state.create.error) == (2, None)
+
+    def test_whose_name_is_taken_by_somebody_else_gets_another_name(self) -> None:
+        story = Story(waiting_job()).refused("ALREADY_EXISTS", "train-g1 exists and is not ours")
+        story.look(seen(absent()))
         assert creates(story.look(seen(absent(), resume()), after=minutes(1))) == [2]
 
     def test_whose_operation_is_refused_for_good_is_left_to_a_person(self) -> None:

@@ -34,11 +34,12 @@ from tpu_recovery.model.messages import ReportKind
 from tpu_recovery.model.observed import Observed
 from tpu_recovery.model.spec import Placement
 from tpu_recovery.model.state import FINAL, Hold, Patience, Phase, Spending
-from tpu_recovery.recovery import moves
+from tpu_recovery.recovery import creation, moves
 from tpu_recovery.recovery.decide import decide, look_up
 from tpu_recovery.recovery.situation import situation_of
 from tpu_recovery.recovery.table import TABLE
 from tpu_recovery.recovery.table.columns import Answer, Move, Row, Section
+from tpu_recovery.recovery.turn import in_phase
 
 HELD = Hold(reason="why", needs="act", since=NOW)
 
@@ -67,7 +68,7 @@ class TestCreate:
         assert (state.token, state.handed, state.failures) == ("", 0, 0)
 
     def test_keeps_the_names_of_earlier_nodes_so_that_late_entries_find_the_job(self) -> None:
-        known = tuple(f"old-{number}" for number in range(moves.KEPT_NAMES))
+        known = tuple(f"old-{number}" for number in range(creation.KEPT_NAMES))
         resources = decide(job(resources=known), seen(node("PREEMPTED")), NOW).state.resources
         assert resources == (*known[1:], name_of(2))
 
@@ -133,9 +134,9 @@ class TestWaitingAndKeeping:
         assert decide(job(runners=running(ReportKind.STARTED)), seen(node()), NOW).state.since == NOW - hours(1)
 
     def test_a_hold_ends_with_the_phase_that_it_made(self) -> None:
-        assert moves.in_phase(job(Phase.HELD, hold=HELD).state, Phase.WAITING, NOW).hold is None
-        assert moves.in_phase(job(Phase.HELD, hold=HELD).state, Phase.HELD, NOW).hold == HELD
-        assert moves.in_phase(job(Phase.HELD, hold=HELD).state, None, NOW).hold == HELD
+        assert in_phase(job(Phase.HELD, hold=HELD).state, Phase.WAITING, NOW).hold is None
+        assert in_phase(job(Phase.HELD, hold=HELD).state, Phase.HELD, NOW).hold == HELD
+        assert in_phase(job(Phase.HELD, hold=HELD).state, None, NOW).hold == HELD
 
     def test_people_are_told_once_that_a_program_is_suspected(self) -> None:
         late = {"progress": Patience(since=NOW - hours(2), until=NOW)}

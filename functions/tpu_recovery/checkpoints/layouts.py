@@ -69,8 +69,8 @@ def layout_of(path: str, format_name: str) -> Layout:
     on_bucket = path.startswith("gs://")
     if not on_bucket and not path.startswith("/"):
         raise ValueError(f"checkpoint path {path!r} must start with gs:// or be an absolute path of a file system")
-    for layout in LAYOUTS:
-        if layout.format == format_name and layout.on_bucket == on_bucket:
-            return layout
-    place = "a bucket" if on_bucket else "a file system"
-    raise ValueError(f"checkpoint format {format_name!r} is not known on {place} (path {path!r})")
+    rows = [layout for layout in LAYOUTS if layout.format == format_name and layout.on_bucket == on_bucket]
+    if not rows:
+        place = "a bucket" if on_bucket else "a file system"
+        raise ValueError(f"checkpoint format {format_name!r} is not known on {place} (path {path!r})")
+    return rows[0]

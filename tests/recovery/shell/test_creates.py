@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 from tests.fakes.timers import Task
 from tests.fakes.wire import Call, Crash, failing, nothing, once
-from tests.recovery.shell.world import G1, G2, NODES, SPEC, ZONE, World, running
+from tests.recovery.shell.world import G1, G2, NODES, OTHER_ZONE, SPEC, ZONE, World, running
 
 from tpu_recovery.errors import Conflict, Invalid, Refused, Unreadable
 from tpu_recovery.model.codec import to_document
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_UID
-from tpu_recovery.model.spec import Wishes
+from tpu_recovery.model.spec import Placement, Wishes
 from tpu_recovery.model.state import CreateError, JobState, Phase
 
 
@@ -193,20 +193,27 @@ def test_a_refused_create_is_recorded_and_looked_at_at_once() -> None:
     assert "there is no such runtime version" in state.hold.reason
 
 
-def test_a_zone_without_quota_is_tried_again_under_the_next_name() -> None:
+def test_a_zone_without_quota_is_tried_again_under_the_same_name() -> None:
     world = World()
     world.capacity.refusals[ZONE] = Refused("RESOURCE_EXHAUSTED", "quota")
     world.apply()
     world.run(60)
     world.capacity.refusals.clear()
     world.run(600)
-    assert world.runners.trained == [], (
-        "a call that was refused could still be frozen on its way, and be allowed to start"
-    )
+    assert (world.state().phase, world.state().generation) == (Phase.RUNNING, 1)
+    assert world.capacity.created == [G1]
+
+
+def test_the_next_zone_is_tried_when_one_has_no_quota_but_nothing_starts_while_the_refused_call_could() -> None:
+    """Another delivery of the refused call may be frozen on its way, with the permission to start."""
+    world = World()
+    world.capacity.refusals[ZONE] = Refused("RESOURCE_EXHAUSTED", "quota")
+    world.apply(replace(SPEC, placements=(Placement(zone=ZONE), Placement(zone=OTHER_ZONE))))
+    world.run(660)
+    assert world.capacity.created == [f"projects/p/locations/{OTHER_ZONE}/nodes/train-g2"]
+    assert world.runners.trained == []
     world.run(900)
-    assert world.state().phase is Phase.RUNNING
-    assert world.state().generation > 1
-    assert len(world.capacity.created) == 1
+    assert (world.state().phase, world.state().generation) == (Phase.RUNNING, 2)
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["lost on the way", "arrived"])
