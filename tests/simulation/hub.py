@@ -25,7 +25,8 @@ class Crash(BaseException):
 class Invocation:
     """One request that is being served, with the clock of the instance that serves it."""
 
-    def __init__(self, hub: Hub, label: str, skew: timedelta, work: Callable[[], None]) -> None:
+    def __init__(self, hub: Hub, number: int, label: str, skew: timedelta, work: Callable[[], None]) -> None:
+        self.number = number
         self.label = label
         self.skew = skew
         self._hub = hub
@@ -58,6 +59,7 @@ class Hub:
         self.steps = 0
         self._agenda: list[tuple[datetime, int, str, Callable[[], None]]] = []
         self._count = itertools.count()
+        self._invocations = itertools.count(1)
         self._hash = hashlib.sha256()
 
     def clock(self) -> datetime:
@@ -74,7 +76,7 @@ class Hub:
 
     def start(self, label: str, skew: timedelta, work: Callable[[], None]) -> None:
         """Begin an invocation now."""
-        Invocation(self, label, skew, work).go_on()
+        Invocation(self, next(self._invocations), label, skew, work).go_on()
 
     def run(self, seconds: float) -> None:
         """Let this much time pass."""
@@ -86,15 +88,19 @@ class Hub:
             do()
         self.now = end
 
+    def note(self, what: bytes) -> None:
+        """Something that has to be the same in every run of the seed: a document that was written."""
+        self._hash.update(what)
+
     def digest(self) -> str:
-        """What happened and when, in one word."""
+        """What happened, when, and what was written, in one word."""
         return self._hash.hexdigest()[:16]
 
     # Chance
 
-    def happens(self, rate: float) -> bool:
-        """Whether something with this probability happens now. Always draws, so that a rate changes nothing else."""
-        return self.chance.random() < rate
+    def happens(self, probability: float) -> bool:
+        """Whether something of the ordinary happens now. What goes wrong is drawn by Faults."""
+        return self.chance.random() < probability
 
     def between(self, low: float, high: float) -> float:
         """A number between the two."""

@@ -1,122 +1,129 @@
-"""What must hold after every step, whatever goes wrong."""
+"""What must hold after every step, whatever goes wrong: the part that the platform, the VMs and people tell of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Set
+from enum import StrEnum
 from typing import Any
 
-from tpu_recovery.model.names import node_id
+from tests.simulation.hub import Invocation
+
 from tpu_recovery.model.state import FINAL
 
 Read = Callable[[str], Mapping[str, Any] | None]
-"""What is known about a job: its stored document."""
+"""What the service has stored about a job."""
+
+
+class Invariant(StrEnum):
+    """What must hold, in words."""
+
+    ONE_TRAINS = "two generations never train"
+    NAME_ONCE = "a name is never used twice"
+    NAME_OF_GENERATION = "names carry the generation"
+    INTENT_FIRST = "nothing is created without a recorded intent"
+    BY_QUEUE = "creates leave through the queue only, one for each request"
+    OTHERS_UNTOUCHED = "nothing of another owner is touched"
+    DELETE_RECORDED = "nothing is deleted that is not recorded as over"
+    EVIDENCE_FIRST = "no generation is replaced without recorded evidence"
+    UNFINISHED_IS_NO_LOSS = "an unfinished create is no loss"
+    TRAINING_IS_KEPT = "what trains is not replaced"
+    LEFTOVERS_RECORDED = "every older generation that exists has a recorded delete"
+    STANDS_DOWN = "what a person took down stays down"
+    GONE_FIRST = "a person's delete is believed only once the node is gone"
+    REFUSED_CALL = "a call that failed stands nothing down"
+    FINAL_STAYS = "final phases never change"
+    FINISHED_FIRST = "a job succeeds only when its program has finished"
+    GENERATIONS_GROW = "generations only grow"
+    BUDGETS_GROW = "budgets only grow"
+    BUDGETS_EXPLAINED = "every unit of budget is explained"
+    NO_LOST_WRITE = "no write is lost"
+    HOLD_EXPLAINED = "a hold says why and what to do"
+    INCIDENT_CLOSED = "a closed incident stays closed"
+    CHECKPOINT_COMPLETE = "the checkpoint that is handed over is complete"
+    NEVER_OLDER = "no program starts from a checkpoint older than one that was seen, unless a person accepts it"
+    KEPT_BEFORE_ANSWERED = "what is acknowledged is in the inbox"
+    NO_SURPRISE = "no request ends in an error that nobody expects"
+    OUTCOME_IN_TIME = "every entry has an outcome in time"
+    LOOK_IN_TIME = "a look that is due is made in time"
+    ALL_OWNED = "every node of ours is recorded or being deleted"
+    ALL_REGISTERED = "every job is registered"
+    ALL_TRAIN = "every job that should run trains exactly once"
 
 
 class Broken(AssertionError):
     """An invariant does not hold. Which one, about which job, and what was seen."""
 
-    def __init__(self, invariant: str, job: str, what: str) -> None:
+    def __init__(self, invariant: Invariant, job: str, what: str) -> None:
         super().__init__(f"{invariant} (job {job}): {what}")
         self.invariant = invariant
         self.job = job
 
 
 class Invariants:
-    """Told of everything that matters; raises Broken."""
+    """Told of everything that happens outside the service; raises Broken."""
 
-    def __init__(self, read: Read, now: Callable[[], datetime], tell: Callable[[str, str], None]) -> None:
+    def __init__(self, read: Read, tell: Callable[[str, str], None]) -> None:
+        self.tell = tell
+        """Adds a line to the story of a job."""
+        self.seen: dict[tuple[str, int], int | None] = {}
+        """The newest checkpoint that was known when a generation of a job was decided; None: an older one is accepted."""
         self._read = read
-        self._now = now
-        self._tell = tell
         self._requests: dict[str, str] = {}
-        self._resumed: dict[str, int] = {}
-        self.creates: list[datetime] = []
-        self.stood_down: dict[str, int] = {}
-        """Jobs whose node a person deleted, with the entry received: the generation that must not be followed."""
+        self._used: set[int] = set()
 
     # The platform tells
 
-    def created(self, job: str, name: str, request_id: str) -> None:
-        """A create call of ours was accepted."""
-        self._tell(job, f"API: create {_short(name)}")
+    def asks(self, job: str, name: str, request_id: str, invocation: Invocation | None) -> None:
+        """A create call has arrived."""
+        if invocation is None or invocation.label != "/create" or invocation.number in self._used:
+            raise Broken(Invariant.BY_QUEUE, job, f"{name} is asked for by {invocation and invocation.label}")
+        self._used.add(invocation.number)
         if self._requests.setdefault(name, request_id) != request_id:
-            raise Broken("a name is never used twice", job, f"{name} was created with two request ids")
-        state = self._read(job)
-        if state is None:
-            raise Broken("no create without recorded intent", job, name)
-        self.creates.append(self._now())
+            raise Broken(Invariant.NAME_ONCE, job, f"{name} is asked for with two request ids")
 
-    def deleted(self, job: str, name: str, *, training: bool) -> None:
-        """A delete call of ours was accepted."""
-        self._tell(job, f"API: delete {_short(name)}{' (it trains)' if training else ''}")
+    def creates(self, job: str, name: str, resume: Mapping[str, Any] | None, complete: Set[int]) -> None:
+        """A create call was accepted, and makes a node."""
+        self.tell(job, f"API: create {_short(name)}")
+        state = self._read(job)
+        if state is None or state["generation"] < _generation(name):
+            raise Broken(Invariant.INTENT_FIRST, job, name)
+        if resume is not None and resume["step"] not in complete:
+            raise Broken(Invariant.CHECKPOINT_COMPLETE, job, f"{name} is to resume from {resume['step']}")
+
+    def deletes(self, job: str, name: str) -> None:
+        """A delete call was accepted."""
+        self.tell(job, f"API: delete {_short(name)}")
         if not job:
-            raise Broken("nothing of another owner is touched", job, f"{name} was deleted")
+            raise Broken(Invariant.OTHERS_UNTOUCHED, job, f"{name} is deleted")
         state = self._read(job)
         if state is None:
-            raise Broken("no delete without a record", job, name)
-        generation = int(name.rsplit("-g", 1)[1])
+            raise Broken(Invariant.DELETE_RECORDED, job, name)
         recorded = name in {leftover["name"] for leftover in state["leftovers"]}
-        if not recorded and generation >= state["generation"]:
-            raise Broken("no destructive call without a recorded reason", job, f"{name} is current")
-        if training and state["phase"] not in FINAL and self._is_newest(state, name):
-            raise Broken("what trains is not deleted", job, f"{name} trains")
+        over = state["phase"] in FINAL and not state["slices"]
+        if not recorded and not over and _generation(name) >= state["generation"]:
+            raise Broken(Invariant.DELETE_RECORDED, job, f"{name} is current")
+
+    def updates(self, job: str, name: str) -> None:
+        """A node's metadata is written."""
+        self.tell(job, f"API: write the hand-off of {_short(name)}")
+        if not job:
+            raise Broken(Invariant.OTHERS_UNTOUCHED, job, f"{name} is updated")
+
+    # The VMs tell
 
     def starts(self, job: str, name: str, step: int | None, others: list[str]) -> None:
         """A program starts."""
-        self._tell(job, f"VM {_short(name)}: training starts from {step}")
         if others:
-            raise Broken("two generations never train", job, f"{name} starts while {others} train")
-        if (step or 0) < self._resumed.get(job, 0):
-            raise Broken("a resume is never older than the one before", job, f"{name} starts from {step}")
-        self._resumed[job] = step or 0
-
-    # The store tells
-
-    def written(self, path: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-        """A document was written."""
-        collection, _, name = path.rpartition("/")
-        if collection == "jobs":
-            self._state_written(name, before, after)
-        elif collection.endswith("/incidents"):
-            self._incident_written(after["job"], before, after)
-
-    def _state_written(self, job: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-        if before is None:
-            return
-        if before["phase"] in FINAL and after["phase"] != before["phase"]:
-            raise Broken("final phases never change", job, f"{before['phase']} became {after['phase']}")
-        if after["generation"] < before["generation"]:
-            raise Broken("generations only grow", job, f"{before['generation']} became {after['generation']}")
-        for word, one in before["spending"].items():
-            if after["spending"].get(word, {"spent": -1})["spent"] < one["spent"]:
-                raise Broken("budgets only grow", job, word)
-        if after["generation"] > before["generation"]:
-            self._new_generation(job, before, after)
-        if after["phase"] == "HELD" and not (after["hold"] and after["hold"]["reason"] and after["hold"]["needs"]):
-            raise Broken("a hold says why and what to do", job, str(after["hold"]))
-        if after["phase"] != before["phase"]:
-            self._tell(job, f"phase {before['phase']} → {after['phase']} {(after['hold'] or {}).get('reason', '')}")
-
-    def _new_generation(self, job: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        self._tell(job, f"generation {after['generation']} is intended, launch {after['launch']}")
-        known = {leftover["name"] for leftover in after["leftovers"]}
-        lost = [one["name"] for one in before["slices"] if one["name"] not in known]
-        if lost:
-            raise Broken("every older generation has a recorded delete", job, f"{lost} are in no record")
-        if after["slices"][0]["name"].rsplit("/", 1)[1] != node_id(job, after["generation"]):
-            raise Broken("names carry the generation", job, str(after["slices"]))
-        if self.stood_down.get(job) == before["generation"]:
-            raise Broken("what a person took down stays down", job, f"generation {after['generation']} is intended")
-
-    def _incident_written(self, job: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> None:
-        if before is not None and before["outcome"] != "open" and after["outcome"] != before["outcome"]:
-            raise Broken("a closed incident stays closed", job, f"{before['outcome']} became {after['outcome']}")
-
-    @staticmethod
-    def _is_newest(state: Mapping[str, Any], name: str) -> bool:
-        return any(one["name"] == name for one in state["slices"])
+            raise Broken(Invariant.ONE_TRAINS, job, f"{name} starts while {others} train")
+        seen = self.seen.get((job, _generation(name))) or 0
+        if (step or 0) < seen:
+            raise Broken(Invariant.NEVER_OLDER, job, f"{name} starts from {step}, but {seen} was seen")
 
 
 def _short(name: str) -> str:
     return name.rsplit("/", 1)[-1]
+
+
+def _generation(name: str) -> int:
+    _, found, number = name.rpartition("-g")
+    return int(number) if found and number.isdecimal() else 0

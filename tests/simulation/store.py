@@ -43,8 +43,7 @@ class SimulatedStore:
         """See Store.commit."""
         self._versions += 1
         written = [self._written(write) for write in writes]
-        for stored in written:
-            self._put(stored)
+        self._put(*written)
         return [stored.version for stored in written]
 
     def put(self, path: str, fields: Mapping[str, Any]) -> None:
@@ -66,15 +65,18 @@ class SimulatedStore:
             return known
         return Stored(write.path, fields, self._versions)
 
-    def _put(self, stored: Stored) -> None:
-        collection, before = stored.path.rpartition("/")[0], self.read(stored.path)
-        self.collections.setdefault(collection, {})[stored.path] = stored
-        if collection == "inbox":
-            self._waiting.pop(stored.path, None)
-            if stored.fields.get("status") == "waiting":
-                self._waiting[stored.path] = stored
-        for watcher in self.watchers:
-            watcher(stored.path, before.fields if before else None, stored.fields)
+    def _put(self, *written: Stored) -> None:
+        """All documents first; those who watch see them as they are together."""
+        before = [self.read(stored.path) for stored in written]
+        for stored in written:
+            self.collections.setdefault(stored.path.rpartition("/")[0], {})[stored.path] = stored
+            if stored.path.startswith("inbox/"):
+                self._waiting.pop(stored.path, None)
+                if stored.fields.get("status") == "waiting":
+                    self._waiting[stored.path] = stored
+        for known, stored in zip(before, written, strict=True):
+            for watcher in self.watchers:
+                watcher(stored.path, known.fields if known else None, stored.fields)
 
 
 def _matches(fields: Mapping[str, Any], field: str, operator: str, value: Any) -> bool:

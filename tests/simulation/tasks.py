@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hub import Hub
 
 CREATES_APART = 1.0
-"""Seconds between two dispatches of the queue `creates`: 60 a minute."""
+"""Seconds between two dispatches of the queue `creates`, repetitions included: 60 a minute."""
+
+DISPATCH_DEADLINE = 90.0
+LONGEST_RETRY = 600.0
 
 Deliver = Callable[[str, bytes, Callable[[bool], None]], None]
 """Serve a request; tells, once, whether it was answered with success."""
+
+
+class Task(NamedTuple):
+    """What a queue has to deliver."""
+
+    queue: str
+    path: str
+    body: bytes
+    key: str
 
 
 class Tasks:
@@ -28,20 +41,26 @@ class Tasks:
         if key in self._names:
             return
         self._names.add(key)
-        hub, rate = self._hub, self._faults.rate
-        if hub.happens(rate(Fault.TIMER_NEVER)):
+        hub, strikes = self._hub, self._faults.strikes
+        if strikes(Fault.TIMER_NEVER):
             return
-        if hub.happens(rate(Fault.TIMER_EARLY)):
+        if strikes(Fault.TIMER_EARLY):
             at -= timedelta(seconds=hub.between(1, 120))
-        if hub.happens(rate(Fault.TIMER_LATE)):
+        if strikes(Fault.TIMER_LATE):
             at += timedelta(seconds=hub.between(1, 1800))
-        twice = hub.happens(rate(Fault.TIMER_TWICE))
-        if queue == "creates":
-            at = self._next_create = max(at, self._next_create + timedelta(seconds=CREATES_APART), hub.now)
-        for _ in range(2 if twice else 1):
-            hub.at(at, f"task {key}", lambda: self._dispatch(path, body, key, 0))
+        task = Task(queue, path, body, key)
+        for _ in range(2 if strikes(Fault.TIMER_TWICE) else 1):
+            hub.at(at, f"task {key}", lambda: self._dispatch(task, 0))
 
-    def _dispatch(self, path: str, body: bytes, key: str, failures: int) -> None:
+    def _dispatch(self, task: Task, failures: int) -> None:
+        if task.queue == "creates":
+            turn = max(self._next_create, self._hub.now)
+            self._next_create = turn + timedelta(seconds=CREATES_APART)
+            self._hub.at(turn, f"turn of {task.key}", lambda: self._serve(task, failures))
+        else:
+            self._serve(task, failures)
+
+    def _serve(self, task: Task, failures: int) -> None:
         answered = False
 
         def settle(success: bool) -> None:
@@ -50,8 +69,8 @@ class Tasks:
                 return
             answered = True
             if not success:
-                seconds = min(10 * 2**failures, 600)
-                self._hub.after(seconds, f"task {key} again", lambda: self._dispatch(path, body, key, failures + 1))
+                seconds = min(10 * 2**failures, LONGEST_RETRY)
+                self._hub.after(seconds, f"task {task.key} again", lambda: self._dispatch(task, failures + 1))
 
-        self._hub.after(90, f"task {key} deadline", lambda: settle(False))
-        self._deliver(path, body, settle)
+        self._hub.after(DISPATCH_DEADLINE, f"deadline of {task.key}", lambda: settle(False))
+        self._deliver(task.path, task.body, settle)

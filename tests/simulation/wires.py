@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
-from tests.simulation.cloud import SimulatedCloud
+from tests.simulation.cloud import Cloud
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hub import Crash, Hub
 from tests.simulation.store import SimulatedStore
@@ -42,28 +42,27 @@ class Wires:
         """Make one call of an invocation: ``refuses`` may come instead of it, ``lost`` is the answer that gets lost."""
         invocation = self.hub.running
         if invocation is None:
-            return work()
-        happens, rate = self.hub.happens, self.faults.rate
-        self._freeze_or(seconds * self.hub.between(0.5, 2))
-        if happens(rate(Fault.CRASH_BEFORE)):
+            raise RuntimeError("a call of a port outside an invocation")
+        strikes = self.faults.strikes
+        frozen = strikes(Fault.FREEZE_BEFORE)
+        invocation.wait(self._long() if frozen else seconds * self.hub.between(0.5, 2))
+        if strikes(Fault.CRASH_BEFORE):
             raise Crash
         for fault, error in refuses.items():
-            if happens(rate(fault)):
+            if strikes(fault):
                 raise error
         result = work()
-        if happens(rate(Fault.CRASH_AFTER)):
+        if strikes(Fault.CRASH_AFTER):
             raise Crash
-        if happens(rate(lost)):
+        if strikes(Fault.FREEZE_AFTER):
+            invocation.wait(self._long())
+        if strikes(lost):
             raise Unreadable(f"{lost}: no answer within 10 s")
         return result
 
-    def _freeze_or(self, seconds: float) -> None:
-        """Wait for as long as the call takes, or for as long as the instance gets no CPU: up to a day."""
-        invocation = self.hub.running
-        assert invocation is not None
-        if self.hub.happens(self.faults.rate(Fault.FREEZE)):
-            seconds = LONGEST_FREEZE * self.hub.chance.random() ** 4
-        invocation.wait(seconds)
+    def _long(self) -> float:
+        """For as long as an instance may get no CPU: usually minutes, up to a day."""
+        return LONGEST_FREEZE * self.hub.chance.random() ** 4
 
 
 class WiredStore:
@@ -97,7 +96,7 @@ class WiredStore:
 class WiredCapacity:
     """The Capacity port."""
 
-    def __init__(self, wires: Wires, cloud: SimulatedCloud) -> None:
+    def __init__(self, wires: Wires, cloud: Cloud) -> None:
         self._wires = wires
         self._cloud = cloud
 
@@ -142,17 +141,16 @@ class WiredCapacity:
             raise Unreadable(str(problem)) from problem
 
     def _call(self, work: Callable[[], T]) -> T:
-        slow = self._wires.hub.happens(self._wires.faults.rate(Fault.API_SLOW))
+        slow = self._wires.faults.strikes(Fault.API_SLOW)
         refuses: dict[Fault, Exception] = {
             Fault.API_UNAVAILABLE: Unreadable("UNAVAILABLE: TPU API"),
-            Fault.API_REFUSES: Refused(
-                self._wires.hub.chance.choice(("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")), "not now"
-            ),
+            Fault.API_DENIES: Refused("PERMISSION_DENIED", "not allowed"),
+            Fault.API_RATE_LIMITED: Refused("RESOURCE_EXHAUSTED", "Quota exceeded for requests per minute"),
         }
         return self._wires.carry(8.0 if slow else 0.3, work, refuses, Fault.API_TIMES_OUT)
 
     def _stale(self) -> timedelta:
-        is_stale = self._wires.hub.happens(self._wires.faults.rate(Fault.API_STALE))
+        is_stale = self._wires.faults.strikes(Fault.API_STALE)
         return timedelta(seconds=self._wires.hub.between(1, 60) if is_stale else 0)
 
 
@@ -173,7 +171,7 @@ class WiredTimers:
 
     def _call(self, work: Callable[[], None]) -> None:
         refuses = {Fault.QUEUE_REFUSES: Unreadable("UNAVAILABLE: Cloud Tasks")}
-        self._wires.carry(0.05, work, refuses, Fault.QUEUE_REFUSES)
+        self._wires.carry(0.05, work, refuses, Fault.QUEUE_TIMES_OUT)
 
 
 class WiredCheckpoints:
@@ -216,4 +214,4 @@ class WiredNotifier:
     def tell(self, job: str, notice: Notify) -> None:
         """See Notifier.tell."""
         del job, notice
-        self._wires.carry(0.05, lambda: None, {}, Fault.QUEUE_REFUSES)
+        self._wires.carry(0.05, lambda: None, {}, Fault.NOTICE_FAILS)
