@@ -44,7 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for outcome in _progress(plans):
         if outcome.failure is not None:
             broken.append(outcome)
-            _tell(outcome, Path(chosen.keep), at_length=len(broken) <= MOST_TOLD, shorten=not (chosen.as_it_is or chosen.replay))
+            _tell(
+                outcome,
+                Path(chosen.keep),
+                at_length=len(broken) <= MOST_TOLD,
+                shorten=not (chosen.as_it_is or chosen.replay),
+            )
         elif len(plans) == 1:
             print(f"seed {outcome.plan.seed}: nothing broke; digest {outcome.digest}, {outcome.steps} steps")
     print(f"seeds {len(plans)}, broken {len(broken)}")

@@ -43,9 +43,12 @@ class Documents:
             if after["generation"] > before["generation"]:
                 self._generation(name, before, after)
         elif collection.endswith("/incidents") and before is not None:
-            if before["outcome"] != "open" and after["outcome"] != before["outcome"]:
-                what = f"{before['outcome']} became {after['outcome']}"
-                raise Broken(Invariant.INCIDENT_CLOSED, after["job"], what)
+            self._incident(before, after)
+
+    def _incident(self, before: Fields, after: Fields) -> None:
+        if before["outcome"] != "open" and after["outcome"] != before["outcome"]:
+            what = f"{after['id']}: {before['outcome']} became {after['outcome']}"
+            raise Broken(Invariant.INCIDENT_CLOSED, after["job"], what)
 
     def _growth(self, job: str, before: Fields, after: Fields) -> None:
         if after["version"] != before["version"] + 1:

@@ -66,7 +66,7 @@ class Invariants:
         self.tell = tell
         """Adds a line to the story of a job."""
         self.seen: dict[tuple[str, int], int | None] = {}
-        """The newest checkpoint that was known when a generation of a job was decided; None: an older one is accepted."""
+        """The newest checkpoint known when a generation of a job was decided; None: an older one is accepted."""
         self._read = read
         self._requests: dict[str, str] = {}
         self._used: set[int] = set()

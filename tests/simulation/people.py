@@ -31,6 +31,7 @@ class People:
 
     def __init__(
         self,
+        *,
         hub: Hub,
         faults: Faults,
         store: SimulatedStore,
@@ -113,6 +114,8 @@ class People:
             self._cloud.attributes_off.discard(job)
         elif row == "the node does not become ready again" and node is not None and node.state == "STOPPED":
             self._platform.start(node)
+        elif row == "the program never starts" and node is not None:
+            self._platform.delete(node, PERSON)
         elif row == "a node of somebody else has our name" and node is not None and not node.ours:
             del self._platform.nodes[name]
         elif row in ABOUT_OLDER_CHECKPOINTS:

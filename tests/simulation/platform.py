@@ -1,4 +1,4 @@
-"""Nodes and what becomes of them: created, taken, forgotten, stopped, deleted; and what the platform writes about it."""
+"""Nodes and what becomes of them: created, taken, forgotten, stopped, deleted; and what is logged about that."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ class Operation:
 class Platform:
     """All nodes of the project."""
 
-    def __init__(self, hub: Hub, faults: Faults, vms: Vms, emit: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, hub: Hub, faults: Faults, vms: Vms) -> None:
+        self.emit: Callable[[dict[str, Any]], None] = lambda _entry: None
+        """Where entries go."""
         self.nodes: dict[str, Node] = {}
         self.operations: dict[str, Operation] = {}
         self.claimed: set[str] = set()
         """Nodes about which an entry says that a person deleted them, and that this succeeded: rightly or not."""
-        self._hub, self._faults, self._vms, self._emit = hub, faults, vms, emit
+        self._hub, self._faults, self._vms = hub, faults, vms
         self._count = 0
 
     def of(self, job: str, state: str) -> Node | None:
@@ -127,7 +129,7 @@ class Platform:
             last=last,
             error=error,
         )
-        self._emit(entry)
+        self.emit(entry)
 
     def _becomes_ready(self, node: Node) -> None:
         self._set(node, "READY")
@@ -156,7 +158,7 @@ class Platform:
             instance = node.name.replace("/locations/", "/zones/").replace(
                 f"/nodes/{node.name.rsplit('/', 1)[1]}", f"/instances/{node.hostname[:-1]}{worker}"
             )
-            self._emit(system_event("compute.instances.preempted", instance, self._hub.now, f"{node.number}-{worker}"))
+            self.emit(system_event("compute.instances.preempted", instance, self._hub.now, f"{node.number}-{worker}"))
         self._vms.notice(node)
         self._hub.after(30, f"{node.name} is taken", lambda: self._take(node))
 
@@ -166,7 +168,7 @@ class Platform:
         self._vms.die(node)
         forgotten, stuck = (self._faults.strikes(fault) for fault in (Fault.FORGOTTEN, Fault.STUCK_STATE))
         if not forgotten or self._hub.happens(0.5):
-            self._emit(system_event("tpu.nodes.terminate", node.name, self._hub.now, str(node.number)))
+            self.emit(system_event("tpu.nodes.terminate", node.name, self._hub.now, str(node.number)))
         if forgotten:
             self._remove(node)
         elif stuck:
@@ -223,4 +225,4 @@ class Platform:
             self._log("StartNode", node, PERSON, operation, last=True)
 
     def _log(self, method: str, node: Node, principal: str, operation: str, *, last: bool = False) -> None:
-        self._emit(api_call(method, node.name, self._hub.now, principal=principal, operation=operation, last=last))
+        self.emit(api_call(method, node.name, self._hub.now, principal=principal, operation=operation, last=last))

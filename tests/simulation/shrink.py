@@ -1,44 +1,80 @@
-"""Makes a failure short: fewer days, fewer faults, fewer jobs, as long as the same invariant breaks."""
+"""Makes a failure short: fewer days, fewer jobs, fewer faults, as long as the same invariant breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from msgspec.structs import replace
+from tests.simulation.faults import Fault
 from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, run
 
-Try = Callable[[Plan], Outcome]
+Attempt = Callable[[Plan], Outcome]
 
 
-def shrink(outcome: Outcome, attempt: Try = run) -> Outcome:
-    """The shortest run that was found to break the same invariant. What did not break stays as it is."""
-    best = outcome
-    while True:
-        better = next((one for one in map(attempt, _shorter(best)) if _same(one, outcome)), None)
-        if better is None:
-            return best
-        best = better
+def shrink(outcome: Outcome, attempt: Attempt = run) -> Outcome:
+    """The shortest run that was found to break the same invariant; the given one if there is none."""
+    best, shorter = outcome, _Shrinker(attempt).shorten(outcome)
+    while _size(shorter.plan) < _size(best.plan):
+        best, shorter = shorter, _Shrinker(attempt).shorten(shorter)
+    return best
 
 
-def _same(one: Outcome, other: Outcome) -> bool:
-    return one.failure is not None and other.failure is not None and one.failure.invariant == other.failure.invariant
+def _size(plan: Plan) -> tuple[int, int, float]:
+    return len(plan.rates), plan.jobs, plan.days
 
 
-def _shorter(outcome: Outcome) -> Iterator[Plan]:
-    """Plans that are shorter by one step, those that shorten most first."""
-    plan, failure = outcome.plan, outcome.failure
-    if failure is None:
-        return
-    needed = ceil(failure.days * 48) / 48  # half an hour is near enough
-    if needed < plan.days:
-        yield replace(plan, days=needed)
-    silent = [fault for fault in plan.rates if fault not in outcome.counts]
-    if silent:
-        yield replace(plan, rates={fault: rate for fault, rate in plan.rates.items() if fault not in silent})
-    for jobs in sorted({1, plan.jobs // 2, plan.jobs - 1}):
-        if 0 < jobs < plan.jobs:
-            yield replace(plan, jobs=jobs)
-    for fault in plan.rates:
-        yield replace(plan, rates={one: rate for one, rate in plan.rates.items() if one is not fault})
+class _Shrinker:
+    """One round of attempts."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def shorten(self, outcome: Outcome) -> Outcome:
+        """Each way to shorten, one after the other."""
+        outcome = self._with_fewer_days(outcome)
+        outcome = self._without(outcome, [fault for fault in outcome.plan.rates if fault not in outcome.counts])
+        outcome = self._with_fewer_jobs(outcome)
+        outcome = self._with_fewer_faults(outcome)
+        return self._with_fewer_days(outcome)
+
+    def _try(self, outcome: Outcome, plan: Plan) -> Outcome | None:
+        """The run of a shorter plan, if the same invariant breaks."""
+        found = self._attempt(plan) if _size(plan) != _size(outcome.plan) else None
+        if found is None or found.failure is None or outcome.failure is None:
+            return None
+        return found if found.failure.invariant is outcome.failure.invariant else None
+
+    def _with_fewer_days(self, outcome: Outcome) -> Outcome:
+        """No longer than until it broke, to half an hour; if it only shows at the end: halves."""
+        days = outcome.plan.days
+        broke = ceil(outcome.failure.days * 48) / 48 if outcome.failure else days
+        for fewer in (min(broke, days), days / 2, days * 3 / 4):
+            found = self._try(outcome, replace(outcome.plan, days=fewer))
+            if found is not None:
+                return found
+        return outcome
+
+    def _with_fewer_jobs(self, outcome: Outcome) -> Outcome:
+        for jobs in range(1, outcome.plan.jobs):
+            found = self._try(outcome, replace(outcome.plan, jobs=jobs))
+            if found is not None:
+                return found
+        return outcome
+
+    def _with_fewer_faults(self, outcome: Outcome) -> Outcome:
+        """Halves of what is left, then quarters, and at last one by one."""
+        size = max(len(outcome.plan.rates) // 2, 1)
+        while True:
+            faults = list(outcome.plan.rates)
+            for start in range(0, len(faults), size):
+                outcome = self._without(outcome, faults[start : start + size])
+            if size == 1:
+                return outcome
+            size = max(size // 2, 1)
+
+    def _without(self, outcome: Outcome, faults: Iterable[Fault]) -> Outcome:
+        off = set(faults)
+        rates = {fault: rate for fault, rate in outcome.plan.rates.items() if fault not in off}
+        return self._try(outcome, replace(outcome.plan, rates=rates)) or outcome

@@ -50,20 +50,21 @@ class Universe:
         self.invariants = Invariants(self._state, self.tell)
         self.post = Post(self.hub, self.faults, lambda job: job not in self.cloud.attributes_off)
         self.vms = Vms(self.hub, self.faults, self.invariants, lambda report: self.post.publish("/report", report))
-        self.platform = Platform(self.hub, self.faults, self.vms, lambda entry: self.people.emit(entry))
+        self.platform = Platform(self.hub, self.faults, self.vms)
         self.cloud = Cloud(self.hub, self.faults, self.platform, self.vms, self.invariants)
         self.documents = Documents(self.store, self.platform, self.vms, self.invariants, lambda: self.hub.now)
         self.people = People(
-            self.hub,
-            self.faults,
-            self.store,
-            self.platform,
-            self.cloud,
-            self.vms,
-            self.post,
-            self.documents,
-            self.invariants,
+            hub=self.hub,
+            faults=self.faults,
+            store=self.store,
+            platform=self.platform,
+            cloud=self.cloud,
+            vms=self.vms,
+            post=self.post,
+            documents=self.documents,
+            invariants=self.invariants,
         )
+        self.platform.emit = self.people.emit
         self.deadlines = Deadlines(self.hub, self.store, self.platform, rates)
         self.post.ports = self._ports()
         self.store.watchers += [self.post.watch, self._digest]
@@ -99,11 +100,7 @@ class Universe:
             if state is None or wishes is None:
                 raise Broken(Invariant.ALL_REGISTERED, name, "the service has not seen it")
             training = sorted(self.vms.of(name))
-            if state["phase"] == "SUCCEEDED":
-                expected = 0
-            else:
-                expected = len(training) if wishes.fields["paused"] else 1
-            if len(training) != expected:
+            if len(training) != (0 if state["phase"] == "SUCCEEDED" else 1) and not wishes.fields["paused"]:
                 raise Broken(Invariant.ALL_TRAIN, name, f"{training}; {_words(state)}")
             recorded = {one["name"] for one in (*state["slices"], *state["leftovers"])}
             nodes = [node for node in self.platform.nodes.values() if node.job == name]

@@ -158,9 +158,8 @@ class Vms:
             return None
         handoff, disk = json.loads(text), vm.node.disk
         launch, before = handoff["launch"], handoff["launch_before"] or ""
-        if launch == 0 or launch < disk.seen:
-            return None
-        if launch == vm.obeyed and (not vm.expired or before <= vm.expired):
+        is_news = launch != vm.obeyed or (vm.expired != "" and before > vm.expired)
+        if launch == 0 or launch < disk.seen or not is_news:
             return None
         vm.obeyed, vm.expired = launch, ""
         disk.seen = launch
