@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.recovery.builders import (
     FOUND,
     NOW,
@@ -215,7 +216,15 @@ class TestResume:
     def test_accepts_an_older_checkpoint_when_that_is_what_the_hold_was_about(self, row: str) -> None:
         hold = Hold(reason="r", needs="n", since=NOW, row=row)
         one = job(Phase.HELD, hold=hold, progress=Progress(step=7, checkpoint_step=5))
-        assert after(one, seen(absent(), resume())).progress == Progress(step=7)
+        assert after(one, seen(absent(), resume())).progress == Progress(step=7, older_accepted=NOW)
+
+    def test_what_was_reported_before_an_older_checkpoint_was_accepted_does_not_bring_the_newer_one_back(self) -> None:
+        """Guest attributes keep the last word of the program for as long as the node lives."""
+        one = job(progress=Progress(older_accepted=NOW))
+        before = replace(seen(node()), reports=(report(ReportKind.ALIVE, checkpoint_step=100, at=NOW),))
+        assert after(one, before).progress.checkpoint_step is None
+        since = replace(seen(node()), reports=(report(ReportKind.ALIVE, checkpoint_step=60, at=NOW + seconds(1)),))
+        assert after(one, since).progress.checkpoint_step == 60
 
     def test_forgets_entries_about_the_end_of_a_node_only_when_it_is_ready(self) -> None:
         one = job(suspicion=(event(Meaning.STOPPED, Author.PERSON).evidence,))

@@ -119,7 +119,8 @@ class Documents:
         incident = self._store.read(f"jobs/{job}/incidents/{after['incident']}")
         if not failed and not resumed and (incident is None or not incident.fields["evidence"]):
             raise Broken(Invariant.EVIDENCE_FIRST, job, f"nothing recorded says why {name} is replaced")
-        if operation is not None and operation.ended is None and not resumed:
+        accepted = before["create"]["accepted"] is not None
+        if accepted and operation is not None and operation.ended is None and not resumed:
             raise Broken(Invariant.UNFINISHED_IS_NO_LOSS, job, f"{name} is still being created")
         node = self._platform.nodes.get(name)
         if node is not None and node.state in STOPPED_BY_PERSON and not resumed:

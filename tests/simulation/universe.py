@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from tests.fakes.entries import SERVICE_ACCOUNT
 from tests.simulation.cloud import Cloud
-from tests.simulation.deadlines import Deadlines
 from tests.simulation.documents import Documents
 from tests.simulation.faults import HOUR, RATES, Fault, Faults
 from tests.simulation.hub import Hub
@@ -18,14 +17,16 @@ from tests.simulation.invariants import Broken, Invariant, Invariants
 from tests.simulation.people import People
 from tests.simulation.platform import Platform
 from tests.simulation.post import Post
+from tests.simulation.punctuality import Punctuality
 from tests.simulation.store import SimulatedStore
 from tests.simulation.tasks import Tasks
 from tests.simulation.vms import Vms
 from tests.simulation.wires import WiredCapacity, WiredCheckpoints, WiredNotifier, WiredStore, WiredTimers, Wires
 
 from tpu_recovery.model.codec import to_document
+from tpu_recovery.model.duration import Duration
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_JOB, LABEL_UID
-from tpu_recovery.model.spec import Checkpoints, JobSpec, Placement, Wishes
+from tpu_recovery.model.spec import Checkpoints, Deadlines, JobSpec, Placement, Wishes
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.settings import Settings
 
@@ -65,7 +66,7 @@ class Universe:
             invariants=self.invariants,
         )
         self.platform.emit = self.people.emit
-        self.deadlines = Deadlines(self.hub, self.store, self.platform, rates)
+        self.punctuality = Punctuality(self.hub, self.store, self.platform, rates)
         self.post.ports = self._ports()
         self.store.watchers += [self.post.watch, self._digest]
         for number, name in enumerate(self.names):
@@ -92,7 +93,7 @@ class Universe:
         end = self.hub.now + timedelta(seconds=seconds)
         while self.hub.now < end:
             self.hub.run(min(CHECKED_EVERY, (end - self.hub.now).total_seconds()))
-            self.deadlines.check()
+            self.punctuality.check()
 
     def _check_end(self) -> None:
         for name in self.names:
@@ -135,6 +136,7 @@ class Universe:
             accelerator_type="v5litepod-4",
             runtime_version="v2-alpha-tpuv5-lite",
             checkpoints=Checkpoints(path=f"gs://bucket/{name}"),
+            deadlines=Deadlines(beacon=Duration(minutes=5)),
         )
         if self.faults.strikes(Fault.ATTRIBUTES_OFF):
             self.cloud.attributes_off.add(name)
@@ -156,7 +158,7 @@ class Universe:
     def _sweep(self) -> None:
         missed = self.faults.strikes(Fault.SWEEP_MISSED)
         if not missed:
-            self.post.serve("/sweep", b"", self.deadlines.swept)
+            self.post.serve("/sweep", b"", self.punctuality.swept)
         seconds = self.hub.between(HOUR, 4 * HOUR) if missed else SWEEP_EVERY
         self.hub.after(seconds, "sweep", self._sweep)
 

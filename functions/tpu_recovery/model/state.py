@@ -113,6 +113,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_step: int | None = None
     """The newest complete checkpoint that was ever seen."""
     at: datetime | None = None
+    older_accepted: datetime | None = None
+    """When a person accepted an older checkpoint: what reports of before say about checkpoints is over."""
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):

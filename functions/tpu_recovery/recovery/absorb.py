@@ -22,7 +22,7 @@ def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, 
     """The job with everything that was read, and the inbox entries that say nothing valid, with the reason."""
     state, ignored = job.state, {}
     if any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters):
-        state = _released(state, observed.node)
+        state = _released(state, observed.node, now)
     for letter in observed.letters:
         reason = ""
         if letter.event:
@@ -38,13 +38,15 @@ def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, 
     return replace(job, state=_with_checkpoint(state, observed)), ignored
 
 
-def _released(state: JobState, node: NodeReading | None) -> JobState:
+def _released(state: JobState, node: NodeReading | None, now: datetime) -> JobState:
     """A person says go on: every wait begins anew, and attempts count from here.
 
     What was said about the end of a node that is READY is over, too. An older checkpoint is accepted when that is what
     the hold was about.
     """
-    accepted = state.hold is not None and state.hold.row in ABOUT_OLDER_CHECKPOINTS
+    progress = state.progress
+    if state.hold is not None and state.hold.row in ABOUT_OLDER_CHECKPOINTS:
+        progress = replace(progress, checkpoint_step=None, older_accepted=now)
     ready = node is not None and node.state == "READY"
     return replace(
         state,
@@ -52,7 +54,7 @@ def _released(state: JobState, node: NodeReading | None) -> JobState:
         patience={},
         suspicion=() if ready else state.suspicion,
         spending=forgiven(state.spending),
-        progress=replace(state.progress, checkpoint_step=None) if accepted else state.progress,
+        progress=progress,
     )
 
 
@@ -122,7 +124,8 @@ def _with_steps(state: JobState, report: Report) -> JobState:
     is_newest = progress.at is None or report.at >= progress.at
     if report.step is not None and is_newest:
         progress = replace(progress, step=report.step, at=report.at)
-    if report.checkpoint_step is not None:
+    is_over = progress.older_accepted is not None and report.at <= progress.older_accepted
+    if report.checkpoint_step is not None and not is_over:
         newest = max(report.checkpoint_step, progress.checkpoint_step or 0)
         progress = replace(progress, checkpoint_step=newest)
     made_progress = report.kind is ReportKind.PROGRESS

@@ -20,7 +20,7 @@ WITHOUT_SWEEPS = timedelta(minutes=15)
 """Where no wake-up can get lost, sweeps are not needed: everything is done by then."""
 
 
-class Deadlines:
+class Punctuality:
     """Checked every few minutes; raises Broken.
 
     Time is counted in sweeps, because they may be missed for hours. Only when none of the faults is on that make a
