@@ -17,7 +17,7 @@ from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS
 
 Fields = Mapping[str, Any]
 
-SETTLED = timedelta(minutes=15)
+SETTLED = timedelta(minutes=3)
 """A program that has run for this long is known to run: the service looks and decides within minutes."""
 
 
@@ -105,7 +105,7 @@ class Documents:
         known = {leftover["name"] for leftover in after["leftovers"]}
         lost = [one["name"] for one in before["slices"] if one["name"] not in known]
         if lost:
-            raise Broken(Invariant.LEFTOVERS_RECORDED, job, f"{lost} are in no record")
+            raise Broken(Invariant.ALL_RECORDED, job, f"{lost} are in no record")
         if self.stood_down.get(job) == before["generation"]:
             raise Broken(Invariant.STANDS_DOWN, job, f"generation {number} is intended")
         if before["slices"]:

@@ -132,14 +132,15 @@ RATES: Mapping[Fault, float] = {
 }
 """A probability each time; above 1: a mean time between two in seconds, for each node or job."""
 
-WAKE_LOSING = frozenset(
+DELAYING = frozenset(
     {
+        *(Fault.API_SLOW, Fault.TIMER_EARLY),
         *(Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FREEZE_BEFORE, Fault.FREEZE_AFTER),
         *(Fault.STORE_CONFLICT, Fault.STORE_REFUSES, Fault.STORE_TIMES_OUT),
         *(Fault.TIMER_LATE, Fault.TIMER_NEVER, Fault.QUEUE_REFUSES, Fault.QUEUE_TIMES_OUT),
     }
 )
-"""With any of these a job may have to wait for a sweep."""
+"""With any of these a job may have to wait for long, in the end for a sweep."""
 
 
 class Faults:

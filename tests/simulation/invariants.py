@@ -27,7 +27,7 @@ class Invariant(StrEnum):
     EVIDENCE_FIRST = "no generation is replaced without recorded evidence"
     UNFINISHED_IS_NO_LOSS = "an unfinished create is no loss"
     TRAINING_IS_KEPT = "what trains is not replaced"
-    LEFTOVERS_RECORDED = "every older generation that exists has a recorded delete"
+    ALL_RECORDED = "every node of ours is in a record or being deleted"
     STANDS_DOWN = "what a person took down stays down"
     GONE_FIRST = "a person's delete is believed only once the node is gone"
     REFUSED_CALL = "a call that failed stands nothing down"
@@ -45,8 +45,6 @@ class Invariant(StrEnum):
     NO_SURPRISE = "no request ends in an error that nobody expects"
     OUTCOME_IN_TIME = "every entry has an outcome in time"
     LOOK_IN_TIME = "a look that is due is made in time"
-    ALL_OWNED = "every node of ours is recorded or being deleted"
-    ALL_REGISTERED = "every job is registered"
     ALL_TRAIN = "every job that should run trains exactly once"
 
 

@@ -189,7 +189,7 @@ class Platform:
         self._log("DeleteNode", node, principal, operation)
         if node.state != "DELETING":
             self._set(node, "DELETING")
-            seconds = self._hub.between(10, 90)
+            seconds = self._hub.between(10, 240)
             self._hub.after(seconds, f"{node.name} is gone", lambda: self._deleted(node, principal, operation))
 
     def _deleted(self, node: Node, principal: str, operation: str) -> None:

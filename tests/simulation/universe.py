@@ -99,7 +99,7 @@ class Universe:
         for name in self.names:
             state, wishes = self._state(name), self.store.read(f"specs/{name}")
             if state is None or wishes is None:
-                raise Broken(Invariant.ALL_REGISTERED, name, "the service has not seen it")
+                raise Broken(Invariant.ALL_TRAIN, name, "the service has not seen it")
             training = sorted(self.vms.of(name))
             if len(training) != (0 if state["phase"] == "SUCCEEDED" else 1) and not wishes.fields["paused"]:
                 raise Broken(Invariant.ALL_TRAIN, name, f"{training}; {_words(state)}")
@@ -107,7 +107,7 @@ class Universe:
             nodes = [node for node in self.platform.nodes.values() if node.job == name]
             loose = [node.name for node in nodes if node.name not in recorded and node.state != "DELETING"]
             if loose:
-                raise Broken(Invariant.ALL_OWNED, name, f"{loose}; {_words(state)}")
+                raise Broken(Invariant.ALL_RECORDED, name, f"{loose}; {_words(state)}")
 
     # Building
 
@@ -143,7 +143,7 @@ class Universe:
         if self.faults.strikes(Fault.FOREIGN_NODE):
             self._add_foreign(name, zones[0])
         if self.hub.happens(FINITE):
-            self.vms.finite[name] = 100 * self.hub.chance.randrange(20, 200)
+            self.vms.finite[name] = 100 * self.hub.chance.randrange(5, 200)
         self.store.put(f"specs/{name}", to_document(Wishes(spec=spec)))
         self.people.begin(name)
 

@@ -110,12 +110,12 @@ class Vms:
         strikes, between = self._faults.strikes, self._hub.between
         vm = Vm(node, timedelta(seconds=between(-180, 180) if strikes(Fault.VM_SKEW) else 0))
         silent, late = strikes(Fault.VM_SILENT), strikes(Fault.VM_LATE)
-        seconds = between(300, 2400) if late else between(20, 90)
+        seconds = between(240, 900) if late else between(20, 90)
         if not silent:
             self._hub.after(seconds, f"{node.name} boots", lambda: self._booted(vm))
 
     def _booted(self, vm: Vm) -> None:
-        if vm.node.state == "READY" and vm.node.name not in self._vms:
+        if vm.node.state in ("READY", "DELETING") and vm.node.name not in self._vms:
             self._vms[vm.node.name] = vm
             vm.node.disk.boots += 1
             self._report(vm, "booted", hint=False)
