@@ -35,9 +35,9 @@ def sweep(ports: Ports, after: str = "") -> str:
     if not after:
         timers.prove_path(ports)
         _register_new(ports, records, sorted(pauses))
-    states = records.unfinished()
-    listing = _list(ports, _zones(states))
     waiting = records.waiting_jobs()
+    states = _to_care_about(records, waiting)
+    listing = _list(ports, _zones(states))
     looked = 0
     for state in states:
         missed = pauses.get(state.job, False) != (state.phase is Phase.PAUSED) and state.phase not in FINAL
@@ -77,6 +77,13 @@ def _register_new(ports: Ports, records: Records, names: list[str]) -> None:
     for name in names:
         if name not in known:
             _look(ports, name)
+
+
+def _to_care_about(records: Records, waiting: set[str]) -> list[JobState]:
+    """All jobs that are not over, by name, and those over about which something has come in that nobody has read."""
+    states = {state.job: state for state in records.unfinished()}
+    states |= records.registered(sorted(waiting - states.keys()))
+    return [states[job] for job in sorted(states)]
 
 
 def _zones(states: Iterable[JobState]) -> set[str]:

@@ -70,6 +70,20 @@ def test_a_timer_that_was_lost_is_made_up_for_once_it_is_due() -> None:
     assert sweep(world) == "looked at 1 of 1 jobs, removed 0 nodes"
 
 
+def test_an_entry_about_a_job_that_is_over_is_read_too() -> None:
+    world = running()
+    world.capacity.forget(G1)
+    world.change(phase=Phase.SUCCEEDED, slices=(), wake_at=None)
+    assert sweep(world) == "looked at 0 of 0 jobs, removed 0 nodes"
+    world.lease(seconds=1)
+    world.command("resume")
+    world.run(0)
+    world.timers.lose_all()
+    world.clock.advance(2)
+    assert sweep(world) == "looked at 1 of 1 jobs, removed 0 nodes"
+    assert {entry.status for entry in world.inbox()} == {InboxStatus.DONE, InboxStatus.IGNORED}
+
+
 def test_an_entry_that_was_written_and_never_looked_at_is_found() -> None:
     world = running()
     world.lease(seconds=1)
