@@ -78,6 +78,9 @@ def _sequenced(ports: Ports, record: Record, seq: int) -> str:
     outcome = look(ports, state.job)
     if outcome is Outcome.BUSY:
         _leave_word(ports, state, seq)
+        outcome = look(
+            ports, state.job
+        )  # its holder may have read the inbox for the last time before the word was there
     return outcome.value
 
 

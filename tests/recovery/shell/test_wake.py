@@ -300,6 +300,19 @@ def test_a_timer_that_finds_the_lease_taken_leaves_word_once() -> None:
     assert world.looks() >= before + 1
 
 
+def test_a_timer_that_leaves_word_after_the_inbox_was_read_for_the_last_time_looks_by_itself() -> None:
+    world = running()
+    lease, wake_at = world.lease(), world.clock()
+    state = world.change(lease=lease, wake_at=wake_at, timer_seq=7)
+
+    def give_back() -> None:
+        world.change(lease=None)
+
+    world.wire.before = once(lambda call: "inbox/" in call.subject and call.name == "store.commit", give_back)
+    assert world.timer(job="train", uid=state.uid, seq=7) == "looked"
+    assert waiting(world) == []
+
+
 def test_a_timer_that_the_queue_does_not_take_is_found_by_the_sweep() -> None:
     world = World()
     world.apply()
