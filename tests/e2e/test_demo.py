@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,24 @@ def test_the_demo_recovers_explains_itself_and_leaves_no_process_behind(tmp_path
         assert said in done.stdout
     assert _processes_that_know(str(tmp_path)) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_interrupted_stops_everything_that_it_has_started(tmp_path: Path, number: int) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "tpu_recovery.local.demo"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "training from step" in line:
+            break
+    demo.send_signal(number)
+    rest, _ = demo.communicate(timeout=60)
+    assert (demo.returncode, rest.splitlines()[-1]) == (130, "stopped")
+    assert _processes_that_know(str(tmp_path)) == []
 
 
 def _processes_that_know(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -27,6 +29,8 @@ from tpu_recovery.cloud.clients import firestore_client
 from tpu_recovery.cloud.store import FirestoreStore
 from tpu_recovery.local.demo_feed import Feed, Tail
 from tpu_recovery.local.demo_job import job_file
+from tpu_recovery.local.function import FunctionDidNotStart
+from tpu_recovery.local.object_store import ObjectStoreUnavailable
 from tpu_recovery.local.stack import BUCKET, DATABASE, PROJECT, Stack, StackSettings, wait_until
 from tpu_recovery.local.tpu import TpuSettings
 from tpu_recovery.model.incident import Incident, Outcome
@@ -57,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave everything up and print how to point clients at it")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
+    signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="tpu-recovery-demo-") as directory:
         feed = Feed(console)
         stack = Stack(SETTINGS, Path(directory), on_entry=feed.entry)
@@ -69,10 +74,18 @@ def main(arguments: list[str] | None = None) -> int:
             console.print(f"[bold red]The demo failed:[/] {failure}")
             console.print(stack.function.log.read_text()[-4000:], markup=False)
             return 1
+        except (ObjectStoreUnavailable, FunctionDidNotStart) as problem:
+            console.print(f"[bold red]The demo could not start:[/] {problem}")
+            return 1
         except KeyboardInterrupt:
             console.print("stopped")
             return 130
     return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends the demo as Ctrl-C does: with everything stopped that it has started."""
+    raise KeyboardInterrupt
 
 
 class Demo:
