@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.simulation.faults import Fault
 from tests.simulation.hub import START
+from tests.simulation.mutations import MUTATIONS, table
 from tests.simulation.plan import (
     DEFAULT_DAYS,
     DEFAULT_JOBS,
@@ -35,6 +36,9 @@ MOST_TOLD = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for; the exit status is 1 when an invariant broke, 2 for arguments that are wrong."""
     chosen = _parser().parse_args(arguments)
+    if chosen.mutations:
+        print(table((mutation, mutation.caught()) for mutation in MUTATIONS))
+        return 0
     try:
         plans = _plans(chosen)
     except NotReadable as problem:
@@ -67,9 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--from", type=int, default=1, dest="first", metavar="S", help="the first of them (default 1)")
     parser.add_argument("--jobs", type=_positive, default=DEFAULT_JOBS, metavar="J", help="training jobs in each run")
     parser.add_argument("--days", type=_days, default=DEFAULT_DAYS, metavar="D", help="days until the faults end")
-    parser.add_argument("--only", nargs="+", type=_fault, metavar="FAULT", help="only these faults")
+    parser.add_argument("--only", nargs="*", type=_fault, metavar="FAULT", help="only these (none: nothing goes wrong)")
     parser.add_argument("--without", nargs="+", type=_fault, metavar="FAULT", default=[], help="all but these faults")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run what a failure has written to this file")
+    parser.add_argument("--mutations", action="store_true", help="how many seeds find each known mistake: a table")
     parser.add_argument("--as-it-is", action="store_true", help="do not make failures shorter")
     parser.add_argument("--keep", default="build/simulation", metavar="DIRECTORY", help="where files of failures go")
     return parser
@@ -106,7 +111,7 @@ def _plans(chosen: argparse.Namespace) -> list[Plan]:
     return [Plan(seed=seed, jobs=chosen.jobs, days=chosen.days, rates=rates) for seed in seeds]
 
 
-def _outcomes(plans: Sequence[Plan]) -> Iterator[Outcome]:
+def outcomes(plans: Sequence[Plan]) -> Iterator[Outcome]:
     """The runs, each on whichever core is free."""
     cores = min(os.cpu_count() or 1, len(plans))
     if cores == 1:
@@ -120,7 +125,7 @@ def _progress(plans: Sequence[Plan]) -> Iterator[Outcome]:
     """The same, with a line on the way now and then."""
     began = told = time.monotonic()
     broken = 0
-    for number, outcome in enumerate(_outcomes(plans), start=1):
+    for number, outcome in enumerate(outcomes(plans), start=1):
         broken += outcome.failure is not None
         now = time.monotonic()
         if now - told >= PROGRESS_EVERY and number < len(plans):

@@ -29,6 +29,8 @@ class Documents:
     ) -> None:
         self.stood_down: dict[str, int] = {}
         """Jobs whose node a person deleted, with the entry received: the generation that must not be followed."""
+        self.spoken: set[str] = set()
+        """Nodes about whose end the platform, or a forger in its name, has said something."""
         self._store, self._platform, self._vms, self._invariants = store, platform, vms, invariants
         self._now = now
         store.watchers.append(self.written)
@@ -106,7 +108,8 @@ class Documents:
         lost = [one["name"] for one in before["slices"] if one["name"] not in known]
         if lost:
             raise Broken(Invariant.ALL_RECORDED, job, f"{lost} are in no record")
-        if self.stood_down.get(job) == before["generation"]:
+        silent = all(one["name"] not in self.spoken for one in before["slices"])
+        if self.stood_down.get(job) == before["generation"] and silent:
             raise Broken(Invariant.STANDS_DOWN, job, f"generation {number} is intended")
         if before["slices"]:
             self._replaced(job, before, after)

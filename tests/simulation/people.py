@@ -47,8 +47,6 @@ class People:
         self._invariants = invariants
         self._taken_down: set[str] = set()
         """Nodes that a person deleted."""
-        self._spoken: set[str] = set()
-        """Nodes about whose end the platform, or a forger in its name, has said something."""
         store.watchers.append(self._watch_inbox)
 
     def begin(self, job: str) -> None:
@@ -202,7 +200,7 @@ class People:
         author, named = payload["authenticationInfo"]["principalEmail"], payload["resourceName"]
         if author == "system@google.com":
             nodes = self._platform.nodes.values()
-            self._spoken |= {named} | {node.name for node in nodes if node.hostname in named}
+            self._documents.spoken |= {named} | {node.name for node in nodes if node.hostname in named}
         elif author == PERSON and payload["methodName"].endswith("DeleteNode") and "status" not in payload:
             self._platform.claimed.add(named)
         self._post.publish("/event", entry)
@@ -215,7 +213,7 @@ class People:
             return
         payload = json.loads(after["raw"])["protoPayload"]
         name = payload["resourceName"]
-        if payload["methodName"].endswith("DeleteNode") and name in self._taken_down - self._spoken:
+        if payload["methodName"].endswith("DeleteNode") and name in self._taken_down:
             state = self._state(after["job"])
             if state is not None and state["slices"] and state["slices"][0]["name"] == name:
                 self._documents.stood_down[after["job"]] = state["generation"]

@@ -16,7 +16,7 @@ DEFAULT_DAYS = 2.0
 
 
 class NotReadable(Exception):
-    """A file that holds no plan of this version, with one message that says why."""
+    """A file that holds no plan of this version, and why, in one line."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,17 +31,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """What to type to see this run again."""
         words = ["scripts/simulate", "--seeds 1", f"--from {self.seed}", f"--jobs {self.jobs}", f"--days {self.days:g}"]
-        if len(self.rates) > len(RATES) / 2:
-            words += without(fault for fault in Fault if fault not in self.rates)
-        else:
-            words += ["--only", *sorted(self.rates)]
+        off = [fault for fault in Fault if fault not in self.rates]
+        if len(off) > len(RATES) / 2:
+            words += ["--only", *self.rates]
+        elif off:
+            words += ["--without", *off]
         return " ".join(words)
-
-
-def without(faults: Iterable[Fault]) -> list[str]:
-    """The option that switches faults off."""
-    names = sorted(faults)
-    return ["--without", *names] if names else []
 
 
 def rates_of(only: Iterable[Fault] | None, switched_off: Iterable[Fault]) -> dict[Fault, float]:
@@ -70,7 +65,7 @@ def read_plan(path: Path) -> Plan:
         version = msgspec.json.decode(data, type=_Version).version
         if version != VERSION:
             raise NotReadable(
-                f"{path} is of version {version} of the simulator, this is version {VERSION}: the same seed would be "
+                f"{path} is of version {version} of the simulator, this is {VERSION}: the same seed would be "
                 f"another run. Replay it with the sources that wrote it."
             )
         plan = msgspec.json.decode(data, type=Plan)

@@ -90,6 +90,7 @@ class Vms:
         """Jobs whose program ends well at some step."""
         self.finished: set[str] = set()
         """Jobs whose program has ended well."""
+        self._booting: dict[str, Vm] = {}
         self._vms: dict[str, Vm] = {}
         self._hub, self._faults, self._invariants, self._publish = hub, faults, invariants, publish
 
@@ -111,11 +112,13 @@ class Vms:
         vm = Vm(node, timedelta(seconds=between(-180, 180) if strikes(Fault.VM_SKEW) else 0))
         silent, late = strikes(Fault.VM_SILENT), strikes(Fault.VM_LATE)
         seconds = between(240, 900) if late else between(20, 90)
+        self._booting[node.name] = vm
         if not silent:
             self._hub.after(seconds, f"{node.name} boots", lambda: self._booted(vm))
 
     def _booted(self, vm: Vm) -> None:
-        if vm.node.state in ("READY", "DELETING") and vm.node.name not in self._vms:
+        if self._booting.get(vm.node.name) is vm:
+            del self._booting[vm.node.name]
             self._vms[vm.node.name] = vm
             vm.node.disk.boots += 1
             self._report(vm, "booted", hint=False)
@@ -145,6 +148,7 @@ class Vms:
 
     def die(self, node: Node) -> None:
         """The VM is gone."""
+        self._booting.pop(node.name, None)
         vm = self._vms.pop(node.name, None)
         if vm is not None and node.name in self.training:
             self._stop(vm)
