@@ -12,6 +12,9 @@ from tests.simulation.run import Outcome, run
 
 Attempt = Callable[[Plan], Outcome]
 
+SHORTEST = 1 / 48
+"""Days: half an hour is short enough."""
+
 
 def shrink(outcome: Outcome, attempt: Attempt = run) -> Outcome:
     """The shortest run that was found to break the same invariant; the given one if there is none."""
@@ -47,11 +50,11 @@ class _Shrinker:
         return found if found.failure.invariant is outcome.failure.invariant else None
 
     def _with_fewer_days(self, outcome: Outcome) -> Outcome:
-        """No longer than until it broke, to half an hour; if it only shows at the end: halves."""
+        """No longer than until it broke; and if it shows only at the end, half of that."""
         days = outcome.plan.days
         broke = ceil(outcome.failure.days * 48) / 48 if outcome.failure else days
         for fewer in (min(broke, days), days / 2, days * 3 / 4):
-            found = self._try(outcome, replace(outcome.plan, days=fewer))
+            found = self._try(outcome, replace(outcome.plan, days=fewer)) if fewer >= SHORTEST else None
             if found is not None:
                 return found
         return outcome
