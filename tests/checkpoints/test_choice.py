@@ -77,6 +77,15 @@ CASES = {
         Tree(f"{B}/tensorboard/events", f"{B}/40.5/commit_success.txt", f"{B}/best/commit_success.txt", f"{B}/60"),
         Choice(Outcome.EMPTY),
     ),
+    "names that could mean something to a shell are foreign": (
+        B,
+        Tree(
+            *(f"{B}/{name}_100/commit_success.txt" for name in ("$(touch PWNED)", "`id`", "a;b", "a'b", 'a"b', "a b")),
+            f"{B}/a\nb_100/commit_success.txt",
+            f"{B}/lr=1e-3_v1.0_40/commit_success.txt",
+        ),
+        Choice(Outcome.FOUND, 40, f"{B}/lr=1e-3_v1.0_40"),
+    ),
     "only an interrupted first save": (
         B,
         Tree(f"{B}/10/state/d/0"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ ME = Account(Path("/root"))
 def test_only_the_two_placeholders_are_replaced_and_quoted(resume: Resume, expected: str) -> None:
     command = "train --step {resume_step} --path {resume_path} '{other}' ${HOME}"
     assert arguments(command, resume, ME) == ["sh", "-c", expected]
+
+
+@pytest.mark.parametrize("quoted", ["{resume_path}", '"{resume_path}"', "'{resume_path}'", "--p={resume_path}"])
+def test_the_placeholder_may_stand_inside_any_quotes(quoted: str) -> None:
+    words = arguments(f"echo {quoted} '{{resume_step}}'", Resume(40, "gs://b/run=1/a-b_40"), ME)
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert output.replace("--p=", "") == "gs://b/run=1/a-b_40 40\n"
+
+
+def test_a_path_that_looks_like_a_placeholder_is_left_as_it_is() -> None:
+    assert arguments("{resume_path}", Resume(4, "/a/{resume_step}/4"), ME)[-1] == "'/a/{resume_step}/4'"
 
 
 def test_another_user_runs_it_with_that_users_groups() -> None:

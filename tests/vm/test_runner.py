@@ -50,6 +50,18 @@ def test_with_nothing_ever_saved_it_starts_from_scratch(worker: Worker) -> None:
     assert worker.until_said("started")["resumed_from"] is None
 
 
+def test_a_name_in_the_bucket_never_becomes_a_command(worker: Worker, bucket: Bucket) -> None:
+    bucket.put("run/40/commit_success.txt")
+    bucket.put("run/$(touch  PWNED)_100/commit_success.txt")
+    checkpoints = {"path": f"{bucket.path}/run", "format": "orbax", "seen_step": None}
+    worker.platform.hand_off(
+        worker.handoff('echo "{resume_path}" > "$HOME/result"; ' + TRAINS, checkpoints=checkpoints)
+    )
+    worker.boot()
+    assert worker.until_file("result") == f"{bucket.path}/run/40\n"
+    assert not (worker.root / "PWNED").exists()
+
+
 def test_a_report_says_who_when_and_how_far(worker: Worker) -> None:
     worker.save_step("40")
     worker.platform.hand_off(worker.handoff(TRAINS))

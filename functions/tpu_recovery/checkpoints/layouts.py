@@ -41,10 +41,11 @@ def marker(name: str) -> Proof:
 
 
 # Orbax calls a step "<step>" or "<prefix>_<step>"; the number may have leading zeros. A step of more than 18 digits
-# is somebody's time stamp: it would not fit into 64 bits.
-_ORBAX_STEP = re.compile(r"(?:.+_)?(?P<step>[0-9]{1,18})")
+# is somebody's time stamp: it would not fit into 64 bits. A name ends up in the command of the job, so one with
+# anything that could mean something to a shell is no step at all: whoever can write to the bucket chooses it.
+_ORBAX_STEP = re.compile(r"(?:[A-Za-z0-9_.=-]+_)?(?P<step>[0-9]{1,18})")
 # Before 0.7 the temporary name ended in a timestamp, later it does not.
-_ORBAX_TEMPORARY = re.compile(r"(?:.+_)?(?P<step>[0-9]{1,18})\.orbax-checkpoint-tmp(?:-[0-9]+)?")
+_ORBAX_TEMPORARY = re.compile(r"(?:[A-Za-z0-9_.=-]+_)?(?P<step>[0-9]{1,18})\.orbax-checkpoint-tmp(?:-[0-9]+)?")
 
 # fmt: off
 LAYOUTS = (

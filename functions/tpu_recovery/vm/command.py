@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shlex
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
@@ -53,12 +54,20 @@ def account(user: Optional[str]) -> Account:
 
 def arguments(command: str, resume: Resume, who: Account) -> List[str]:
     """What to execute. Only the two placeholders are replaced; other braces belong to the user."""
-    filled = command.replace("{resume_step}", shlex.quote(resume.step_text))
-    filled = filled.replace("{resume_path}", shlex.quote(resume.path_text))
+    values = {"{resume_step}": resume.step_text, "{resume_path}": resume.path_text}
+    filled = re.sub(r"\{resume_(?:step|path)\}", lambda match: _for_the_shell(values[match.group()]), command)
     words = ["sh", "-c", filled]
     if who.user_id is None or who.group_id is None or who.user_id == os.geteuid():
         return words
     return as_user(words, who.user_id, who.group_id)
+
+
+def _for_the_shell(value: str) -> str:
+    """The value as it is where that is safe in any quotes of the user's; else quoted, which is right outside of quotes.
+
+    What needs quotes can only come from the job's own path: names that are not harmless are not taken for steps.
+    """
+    return value if re.fullmatch(r"[A-Za-z0-9_./:=+@%-]+", value) else shlex.quote(value)
 
 
 def environment(handoff: Handoff, resume: Resume, worker: int, who: Account, places: Places) -> Dict[str, str]:
