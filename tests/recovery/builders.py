@@ -242,8 +242,8 @@ def command(kind: CommandKind, at: datetime = NOW) -> Letter:
     return Letter(key=what.id, received=at, evidence=evidence, command=what)
 
 
-def resume() -> Letter:
-    return command(CommandKind.RESUME)
+def resume(at: datetime = NOW) -> Letter:
+    return command(CommandKind.RESUME, at)
 
 
 class Story:

@@ -12,6 +12,7 @@ from tests.recovery.builders import (
     absent,
     checkpoint,
     coming_job,
+    command,
     created,
     event,
     fresh_job,
@@ -30,11 +31,11 @@ from tests.recovery.builders import (
 )
 
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.messages import Author, Meaning, ReportKind
+from tpu_recovery.model.messages import Author, CommandKind, Meaning, ReportKind
 from tpu_recovery.model.observed import CheckpointFinding, Observed
 from tpu_recovery.model.state import CreateError, Hold, JobState, Patience, Phase, Progress, Slice, Spending
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE, absorb
-from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS
+from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS, Wish, wish_of
 
 WORKER = "t1v-n-9472280f-w-0"
 WORKER_VM = f"projects/{PROJECT}/zones/{ZONE}/instances/{WORKER}"
@@ -225,6 +226,29 @@ class TestResume:
         assert after(one, before).progress.checkpoint_step is None
         since = replace(seen(node()), reports=(report(ReportKind.ALIVE, checkpoint_step=60, at=NOW + seconds(1)),))
         assert after(one, since).progress.checkpoint_step == 60
+
+    def test_sent_before_the_job_was_held_releases_nothing(self) -> None:
+        """Pub/Sub may bring it an hour late, when its own hold is over and another has begun."""
+        hold = Hold(reason="r", needs="n", since=NOW, row="a person deleted the node")
+        one = job(Phase.HELD, hold=hold)
+        letter = command(CommandKind.RESUME, NOW - minutes(6))
+        absorbed, ignored = absorb(one, seen(absent(), letter), NOW)
+        assert not absorbed.state.going_on
+        assert ignored == {letter.key: "it was sent before the job was held"}
+        assert wish_of(absorbed, seen(absent(), letter)) is Wish.RUN
+
+    def test_counts_although_the_clock_of_a_persons_machine_is_behind(self) -> None:
+        hold = Hold(reason="r", needs="n", since=NOW, row="a person deleted the node")
+        letter = command(CommandKind.RESUME, NOW - minutes(5))
+        assert after(job(Phase.HELD, hold=hold), seen(absent(), letter)).going_on
+
+    def test_of_a_job_that_is_not_held_counts_whenever_it_was_sent(self) -> None:
+        assert after(job(), seen(absent(), command(CommandKind.RESUME, NOW - minutes(60)))).going_on
+
+    def test_late_news_of_another_kind_is_no_late_resume(self) -> None:
+        hold = Hold(reason="r", needs="n", since=NOW, row="a person deleted the node")
+        letter = command(CommandKind.APPLY, NOW - minutes(60))
+        assert absorb(job(Phase.HELD, hold=hold), seen(absent(), letter), NOW)[1] == {}
 
     def test_forgets_entries_about_the_end_of_a_node_only_when_it_is_ready(self) -> None:
         one = job(suspicion=(event(Meaning.STOPPED, Author.PERSON).evidence,))

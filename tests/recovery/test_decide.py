@@ -98,7 +98,7 @@ class TestTheFirstCreation:
 
     def test_a_bucket_that_cannot_be_read_is_waited_for_and_then_a_person_is_asked(self) -> None:
         story, observed = Story(fresh_job()), seen(checkpoint=checkpoint(CheckpointFinding.UNREADABLE, "403"))
-        assert story.look(observed).state.phase is Phase.RECOVERING
+        assert story.look(observed).state.phase is Phase.WAITING
         assert_held(story.look_until(observed, Phase.HELD), "the checkpoint location could not be read for too long")
         assert story.now == NOW + hours(1)
 
@@ -213,7 +213,7 @@ class TestANodeThatIsNotSpot:
         decision = story.look_until(seen(node("TERMINATED")), Phase.HELD)
         assert_held(decision, "a node that is not Spot did not come back")
         assert deleted(decision) == []
-        again = story.look(seen(node("TERMINATED"), resume()), after=hours(2))
+        again = story.look(seen(node("TERMINATED"), resume(story.now + hours(2))), after=hours(2))
         assert (creates(again), deleted(again)) == ([2], ["train-g1"])
         assert again.incident is not None
         assert again.incident.cause is Cause.HOST_MAINTENANCE
@@ -415,7 +415,8 @@ class TestLeftovers:
         assert_held(decision, "the API does not take the permission to start")
         assert story.now == NOW + minutes(31)
         assert len(story.decisions) == 31
-        assert handed_over(story.look(seen(node(generation=2), resume()), after=hours(1))) == [1]
+        going = seen(node(generation=2), resume(story.now + hours(1)))
+        assert handed_over(story.look(going, after=hours(1))) == [1]
 
     def test_deadline_of_a_stopped_launch_is_given_anew_with_every_hand_off(self) -> None:
         decision = self.second(stopped=True, delete_accepted=NOW).look(seen(node(generation=2)))

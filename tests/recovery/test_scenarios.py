@@ -106,7 +106,7 @@ def test_p07_a_create_that_is_slow_beyond_its_deadline_is_never_a_reason_to_dele
     story.look(observed)
     decision = story.look_until(observed, Phase.HELD)
     assert deleted(decision) == []
-    going = seen(node("READY"), resume(), said(ReportKind.STARTED))
+    going = seen(node("READY"), resume(story.now + hours(1)), said(ReportKind.STARTED))
     assert story.look(going, after=hours(1)).state.phase is Phase.RUNNING
 
 

@@ -13,9 +13,13 @@ from tests.simulation.vms import Vms
 
 from tpu_recovery.model.names import node_id
 from tpu_recovery.model.state import FINAL
+from tpu_recovery.recovery.resumes import CLOCKS_DIFFER
 from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS
 
 Fields = Mapping[str, Any]
+
+SKEW = timedelta(minutes=2)
+"""By so much an instance's clock may be wrong."""
 
 SETTLED = timedelta(minutes=3)
 """A program that has run for this long is known to run: the service looks and decides within minutes."""
@@ -29,6 +33,8 @@ class Documents:
     ) -> None:
         self.stood_down: dict[str, int] = {}
         """Jobs whose node a person deleted, with the entry received: the generation that must not be followed."""
+        self.resumed: dict[str, datetime] = {}
+        """When a person has last sent a resume for a job."""
         self.spoken: set[str] = set()
         """Nodes about whose end the platform, or a forger in its name, has said something."""
         self._store, self._platform, self._vms, self._invariants = store, platform, vms, invariants
@@ -108,11 +114,18 @@ class Documents:
         lost = [one["name"] for one in before["slices"] if one["name"] not in known]
         if lost:
             raise Broken(Invariant.ALL_RECORDED, job, f"{lost} are in no record")
-        silent = all(one["name"] not in self.spoken for one in before["slices"])
-        if self.stood_down.get(job) == before["generation"] and silent:
+        if self.stood_down.get(job) == before["generation"] and not self._is_excused(job, before):
             raise Broken(Invariant.STANDS_DOWN, job, f"generation {number} is intended")
         if before["slices"]:
             self._replaced(job, before, after)
+
+    def _is_excused(self, job: str, before: Fields) -> bool:
+        """Somebody else has spoken about the node's end, or a resume was sent so shortly before the hold that, for all
+        the service can know, it is about it."""
+        spoken = any(one["name"] in self.spoken for one in before["slices"])
+        resumed, hold = self.resumed.get(job), before["hold"]
+        just_before = resumed is not None and hold is not None and hold["since"] - resumed < CLOCKS_DIFFER + SKEW
+        return spoken or just_before
 
     def _replaced(self, job: str, before: Fields, after: Fields) -> None:
         """A generation gives way to another: its end must be known, recorded, and true."""

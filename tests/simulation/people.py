@@ -120,6 +120,7 @@ class People:
             self._invariants.seen[job, state["generation"]] = None
         self._invariants.tell(job, "a person: does what the hold asks for, and resumes")
         self._documents.stood_down.pop(job, None)
+        self._documents.resumed[job] = self._hub.now
         self._taken_down = {taken for taken in self._taken_down if f"/{job}-g" not in taken}
         self.command("resume", job)
 

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from tpu_recovery.model.incident import Evidence
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, CommandKind, Event, Report, ReportKind
+from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Event, Report, ReportKind
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState, RunnerState, Spending
 from tpu_recovery.recovery.leftovers import followed
+from tpu_recovery.recovery.resumes import asks_to_go_on, is_late
 from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS, owns
 
 MOST_EVIDENCE = 40
@@ -21,7 +22,7 @@ MOST_EVIDENCE = 40
 def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, str]]:
     """The job with everything that was read, and the inbox entries that say nothing valid, with the reason."""
     state, ignored = job.state, {}
-    if any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters):
+    if asks_to_go_on(state, observed.letters):
         state = _released(state, observed.node, now)
     for letter in observed.letters:
         reason = ""
@@ -29,6 +30,8 @@ def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, 
             state = _with_suspicion(state, letter.event, letter.evidence)
         elif letter.report:
             state, reason = _with_report(state, letter.report, letter.received)
+        elif letter.command and is_late(state, letter.command):
+            reason = "it was sent before the job was held"
         if reason:
             ignored[letter.key] = reason
     for report in observed.reports:

@@ -8,10 +8,11 @@ from enum import StrEnum
 import msgspec
 
 from tpu_recovery.model.job import Job
-from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, CommandKind, Meaning, ReportKind
+from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Meaning, ReportKind
 from tpu_recovery.model.names import LABEL_GENERATION, LABEL_UID
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, OperationState, Presence
 from tpu_recovery.model.state import FINAL, Phase, RunnerState
+from tpu_recovery.recovery.resumes import asks_to_go_on
 
 CONFIRM_ABSENCE = timedelta(seconds=20)
 """A loss that is seen by NOT_FOUND alone needs a second one this much later."""
@@ -152,7 +153,7 @@ def wish_of(job: Job, observed: Observed) -> Wish:
         return Wish.UNKNOWN
     if job.wishes.paused:
         return Wish.PAUSE
-    asked = any(letter.command and letter.command.kind is CommandKind.RESUME for letter in observed.letters)
+    asked = asks_to_go_on(job.state, observed.letters)
     return Wish.RESUME if asked or job.state.going_on else Wish.RUN
 
 
