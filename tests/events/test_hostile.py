@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -171,3 +172,28 @@ def test_deep_nesting_and_nothing_else(kind: str) -> None:
     for depth in range(1, 1_100):
         read_or_refuse(kind, nested(depth, b"[", b"]"))
         read_or_refuse(kind, nested(depth, b'{"message":', b"}"))
+
+
+EDGES = {
+    "before the first year": "0001-01-01T00:00:00+23:59",
+    "after the last year": "9999-12-31T23:59:59-23:59",
+    "the first year": "0001-01-01T00:00:00Z",
+    "the last year, where nothing can be added": "9999-12-31T23:59:59Z",
+    "before computers count": "1970-01-01T00:00:00+00:01",
+}
+
+
+@pytest.mark.parametrize("kind", ["entry", "report", "command"])
+@pytest.mark.parametrize("when", EDGES)
+def test_a_time_that_leaves_no_room_is_invalid(kind: str, when: str) -> None:
+    field = "timestamp" if kind == "entry" else "at"
+    with pytest.raises(Invalid, match="UTC"):
+        PARSERS[kind](json.dumps({**DOCUMENTS[kind][0], field: EDGES[when]}).encode())
+
+
+@pytest.mark.parametrize("kind", ["entry", "report", "command"])
+def test_a_time_of_any_zone_is_kept_in_utc(kind: str) -> None:
+    field = "timestamp" if kind == "entry" else "at"
+    read = PARSERS[kind](json.dumps({**DOCUMENTS[kind][0], field: "2026-12-01T15:00:00+05:30"}).encode())
+    assert not isinstance(read, Message)
+    assert (read.at.isoformat(), read.at.tzinfo) == ("2026-12-01T09:30:00+00:00", UTC)

@@ -16,7 +16,7 @@ import msgspec
 
 from tpu_recovery.errors import Invalid
 from tpu_recovery.events.methods import meaning_of
-from tpu_recovery.model.messages import Author, Event
+from tpu_recovery.model.messages import Author, Event, in_utc
 from tpu_recovery.model.names import ResourceName
 
 _SYSTEM_EVENT_LOG = "cloudaudit.googleapis.com%2Fsystem_event"
@@ -98,9 +98,10 @@ def _timestamp(entry: dict[str, Any]) -> datetime:
         if text:
             try:
                 moment = datetime.fromisoformat(text)
+                return in_utc(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
             except ValueError as error:
-                raise Invalid(name, text, "write it as RFC 3339, like 2026-03-02T10:15:30.123456Z") from error
-            return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                expected = f"write it as RFC 3339, like 2026-03-02T10:15:30.123456Z ({error})"
+                raise Invalid(name, text, expected) from error
     raise Invalid("timestamp", None, "an entry says when it happened")
 
 

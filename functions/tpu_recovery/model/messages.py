@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tpu_recovery.model.names import ResourceName
 
@@ -18,6 +19,20 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """What a process ends with; below 0: the signal that ended it."""
+
+YEARS = range(1970, 9999)
+"""Years that a time from outside may be in: what is added to it or compared with it stays one that can be stored."""
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The same moment in UTC. Raises ValueError when it has no such form, or none that leaves room for durations."""
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("a time must have a form in UTC") from error
+    if moment.year not in YEARS:
+        raise ValueError(f"a time must be in the years {YEARS[0]} to {YEARS[-1]}, in UTC")
+    return moment
 
 
 class Meaning(StrEnum):
@@ -126,6 +141,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     detail: str | None = None
 
+    def __post_init__(self) -> None:
+        """Times are kept in UTC. Raises ValueError, which decoding makes a ValidationError, for one that cannot be."""
+        force_setattr(self, "at", in_utc(self.at))
+
 
 class CommandKind(StrEnum):
     """What a person wants done with a job, beyond what its specification says."""
@@ -144,3 +163,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     kind: CommandKind
     at: Moment
     by: str = ""
+
+    def __post_init__(self) -> None:
+        """As in a report."""
+        force_setattr(self, "at", in_utc(self.at))
