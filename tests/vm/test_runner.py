@@ -217,6 +217,14 @@ def test_a_script_that_fails_is_reported_with_its_last_lines(
     assert "started" not in worker.kinds()
 
 
+def test_a_script_whose_interpreter_does_not_exist_is_a_failed_setup(worker: Worker) -> None:
+    worker.platform.hand_off(worker.handoff("true", setup="#!/no/such/shell"))
+    worker.boot()
+    report = worker.until_said("setup_failed")
+    assert report["reason"] == "setup"
+    assert "setup cannot be started" in report["detail"]
+
+
 def test_after_a_failed_setup_a_newer_launch_with_a_better_script_starts(worker: Worker) -> None:
     worker.platform.hand_off(worker.handoff(TRAINS, setup="false"))
     worker.boot()
@@ -473,6 +481,51 @@ def test_a_new_runner_ends_what_a_crashed_one_left_and_goes_on_counting(worker: 
     everything = sorted(worker.platform.said + worker.platform.alive, key=lambda report: report["at"])
     numbers = [report["sequence"] for report in everything]
     assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("odd", ["mkfifo", "mkdir -p", "ln -s /dev/zero"])
+def test_whatever_the_program_makes_of_the_progress_file_it_is_started_again(worker: Worker, odd: str) -> None:
+    command = f'echo run >> "$HOME/runs"; {odd} "$TPU_RECOVERY_PROGRESS"; sleep 0.2; exit 1'
+    worker.platform.hand_off(worker.handoff(command))
+    worker.boot()
+    assert worker.until_said("gave_up")["step"] is None
+    assert (worker.root / "runs").read_text() == "run\n" * 3
+    worker.platform.hand_off(worker.handoff(TRAINS, launch=2))
+    assert worker.until_said("progress")["step"] == 41
+
+
+def test_an_exchange_directory_that_is_gone_or_a_file_is_made_anew(worker: Worker) -> None:
+    directory = '"$(dirname "$TPU_RECOVERY_PROGRESS")"'
+    worker.platform.hand_off(worker.handoff(f"rm -r {directory}; touch {directory}; exit 1"))
+    worker.boot()
+    worker.until_said("gave_up")
+    worker.platform.hand_off(worker.handoff(TRAINS, launch=2))
+    worker.until_said("progress")
+
+
+def test_an_error_nobody_thought_of_is_reported_and_the_next_launch_starts(worker: Worker) -> None:
+    log = worker.root / "var/log/tpu-recovery/program.log"
+    log.mkdir(parents=True)
+    worker.platform.hand_off(worker.handoff(TRAINS))
+    worker.boot()
+    report = worker.until_said("setup_failed")
+    assert report["reason"] == "runner-error"
+    assert report["detail"].endswith(f"IsADirectoryError: [Errno 21] Is a directory: '{log}'")
+    log.rmdir()
+    worker.platform.hand_off(worker.handoff(TRAINS, launch=2))
+    worker.until_said("progress")
+    assert worker.kinds() == ["booted", "setup_failed", "started", "progress"]
+
+
+def test_a_state_that_cannot_be_saved_does_not_stop_the_program(worker: Worker) -> None:
+    worker.platform.hand_off(worker.handoff(TRAINS))
+    worker.boot()
+    worker.until_said("progress")
+    (worker.root / "var/lib/tpu-recovery/state.new").mkdir()
+    worker.until_logged("state.json cannot be saved, going on without")
+    seen = len(worker.platform.alive)
+    worker.until(lambda: len(worker.platform.alive) > seen + 2, "signs of life")
+    assert worker.kinds() == ["booted", "started", "progress"]
 
 
 def test_a_second_runner_on_the_same_vm_does_nothing(worker: Worker) -> None:

@@ -15,7 +15,7 @@ class CannotStart(Exception):
 
 
 class SetupFailed(CannotStart):
-    """The VM could not be made ready: archive-unreadable, archive-digest, startup-script or setup."""
+    """The VM could not be made ready: archive-unreadable, archive-digest, startup-script, setup or runner-error."""
 
     kind = "setup_failed"
 

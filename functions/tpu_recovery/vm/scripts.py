@@ -44,15 +44,18 @@ class Scripts:
             return
         log(f"running {name}")
         log_file = self._places.log(name)
-        session = Session(
-            _arguments(self._write(name, text), text),
-            directory=directory,
-            environment=environment,
-            output=log_file,
-            record=self._places.session,
-            boot=self._boot,
-            wait=self._wait,
-        )
+        try:
+            session = Session(
+                _arguments(self._write(name, text), text),
+                directory=directory,
+                environment=environment,
+                output=log_file,
+                record=self._places.session,
+                boot=self._boot,
+                wait=self._wait,
+            )
+        except OSError as error:
+            raise SetupFailed(name, f"{name} cannot be started: {error}") from error
         try:
             problem = _problem(session, deadline, pause, log_file)
         finally:

@@ -79,7 +79,16 @@ class StateFile:
             return State()
 
     def save(self, state: State) -> None:
-        """Replace the file at once, so that a reader or a power loss never sees half of it."""
+        """Replace the file at once, so that a reader or a power loss never sees half of it.
+
+        A full disk is no reason to stop a program that trains: the state is kept in memory, and saved the next time.
+        """
+        try:
+            self._replace(state)
+        except OSError as error:
+            log(f"{self._path} cannot be saved, going on without: {error}")
+
+    def _replace(self, state: State) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(".new")
         with temporary.open("w", encoding="utf-8") as file:

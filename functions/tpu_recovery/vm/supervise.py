@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from tpu_recovery.vm.backoff import delay
 from tpu_recovery.vm.command import Resume
-from tpu_recovery.vm.failures import CannotStart, Interrupted, Refused
+from tpu_recovery.vm.failures import CannotStart, Interrupted, Refused, SetupFailed
 from tpu_recovery.vm.handoff import Handoff, HandoffInvalid, Launch, parse
 from tpu_recovery.vm.log import log
 from tpu_recovery.vm.machine import Machine
@@ -22,6 +23,7 @@ from tpu_recovery.vm.watch import HandoffWatch
 
 _FLUSH = 5.0  # seconds for the last reports when the VM shuts down
 _WAIT_WITHOUT_HANDOFF = 60.0  # seconds; a hand-off ends the wait early
+_WAIT_AFTER_ERROR = 1.0  # seconds, so that an error that comes again and again does not fill the log
 
 Pause = Callable[[float], None]
 
@@ -67,6 +69,7 @@ class Supervisor:
         self._prepared: Optional[Tuple[Launch, Path]] = None
         self._retry_at = 0.0
         self._alive_at = 0.0
+        self._left = False
         self._steps: Dict[Step, Callable[[Handoff], None]] = {
             Step.END: self._end,
             Step.STOP: self._stop,
@@ -82,17 +85,46 @@ class Supervisor:
 
     def run(self) -> None:
         """Go on until SIGTERM; then the program is stopped, the last reports are sent, and it returns."""
+        turn = self._clear
+        while not self._left:
+            try:
+                turn()
+            except Exception as error:  # noqa: BLE001 - a runner that ends leaves the job without a word
+                self._survive(error)
+            turn = self._turn
+
+    def _clear(self) -> None:
         self._trainer.clear()
-        while True:
-            self._take_handoff()
-            step = self._next_step()
-            if step is Step.LEAVE:
-                return self._leave()
-            if self._handoff is None:
-                self._signals.wait(_WAIT_WITHOUT_HANDOFF)
-                continue
+
+    def _turn(self) -> None:
+        self._take_handoff()
+        step = self._next_step()
+        if step is Step.LEAVE:
+            self._left = True
+            self._leave()
+        elif self._handoff is None:
+            self._signals.wait(_WAIT_WITHOUT_HANDOFF)
+        else:
             self._say_alive(self._handoff)
             self._steps[step](self._handoff)
+
+    def _survive(self, error: Exception) -> None:
+        """A mistake of the runner's own: this launch is over on this VM, a newer one is watched for."""
+        handoff = self._handoff
+        token = handoff.token if handoff is not None else ""
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).strip()
+        text = text.replace(token, "(token)") if token else text
+        log(f"unexpected error: {text}")
+        if handoff is None or self._left:
+            return self._signals.wait(_WAIT_AFTER_ERROR)
+        try:
+            self._trainer.stop(handoff.deadlines.stop)
+        except Exception as another:  # noqa: BLE001 - the report comes first
+            log(f"the program could not be stopped: {another!r}")
+        settled = self._job.settled
+        if settled is None or (settled.launch, settled.reason) != (handoff.key, "runner-error"):
+            self._cannot_start(handoff, SetupFailed("runner-error", text))
+        return self._signals.wait(_WAIT_AFTER_ERROR)
 
     @property
     def _job(self) -> JobState:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import shutil
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -125,11 +125,12 @@ class Trainer:
         return self._places.log("program")
 
     def _make_exchange(self, who: Account) -> None:
+        if self._places.exchange.is_symlink() or not self._places.exchange.is_dir():
+            _remove(self._places.exchange)
         self._places.exchange.mkdir(parents=True, exist_ok=True)
         if who.user_id is not None and who.group_id is not None:
             os.chown(str(self._places.exchange), who.user_id, who.group_id)
-        with contextlib.suppress(FileNotFoundError):
-            self._places.progress.unlink()  # an older run's step is no progress of this one
+        _remove(self._places.progress)  # an older run's step is no progress of this one
 
     def _write_header(self, handoff: Handoff, resume: Resume) -> None:
         start = "from scratch" if resume.step is None else f"from step {resume.step}"
@@ -145,3 +146,11 @@ class Trainer:
             self._watch = CheckpointWatch(
                 lambda: self._newest_step(checkpoints), handoff.timing.alive, newest=resume.step
             )
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever is there: the program may have made a directory or a pipe of it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(str(path))
+    elif os.path.lexists(str(path)):
+        path.unlink()

@@ -73,6 +73,10 @@ class CheckpointWatch:
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._interval):
-            newest = self._look()
+            try:
+                newest = self._look()
+            except Exception as error:  # noqa: BLE001 - must end neither the runner nor the program
+                log(f"looking for checkpoints failed: {error!r}")
+                continue
             if newest is not None:
                 self.newest = newest
