@@ -17,6 +17,7 @@ from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.spec import Wishes
 from tpu_recovery.model.state import FINAL, JobState
+from tpu_recovery.model.validate import validate
 from tpu_recovery.recovery.ports import Change, Create, Replace, Store, Stored, Write
 
 log = logging.getLogger(__name__)
@@ -209,9 +210,10 @@ def _wishes(stored: Stored | None) -> Wishes | None:
     if stored is None:
         return None
     try:
-        return from_document(dict(stored.fields), Wishes)
+        wishes = from_document(dict(stored.fields), Wishes)
+        return wishes if validate(wishes.spec).name == stored.path.rsplit("/", 1)[1] else None
     except (msgspec.ValidationError, Invalid):
-        return None  # a specification that cannot be read is treated as gone: the job is held, nothing is destroyed
+        return None  # treated as gone, whoever has written it: the job is held, nothing is destroyed
 
 
 def _incident(stored: Stored | None) -> Incident | None:

@@ -373,3 +373,18 @@ def test_a_sweep_whose_reading_takes_all_its_time_still_looks_at_one_job() -> No
         world.change(name, wake_at=world.clock())
     world.wire.after = lambda call: world.clock.advance(50) if call.name == "capacity.list_nodes" else None
     assert sweep(world) == "looked at 1 jobs; going on by timer"
+
+
+def test_whatever_is_wrong_with_one_job_the_others_are_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    world = several("a", "b", "c")
+    for name in "abc":
+        world.capacity.preempt(f"{NODES}/{name}-g1")
+
+    def broken(call: Call) -> None:
+        if (call.name, call.subject) == ("capacity.describe", f"{NODES}/b-g1"):
+            raise ZeroDivisionError("nobody has thought of this")
+
+    world.wire.before = broken
+    assert sweep(world) == "looked at 3 of 3 jobs, removed 0 nodes"
+    assert [world.state(name).generation for name in "abc"] == [2, 1, 2]
+    assert ["job b could not be looked at"] == [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
