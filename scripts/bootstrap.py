@@ -36,8 +36,8 @@ def ensure(develop=False):
 def _newer_python():
     for minor in range(19, OLDEST[1] - 1, -1):
         found = shutil.which("python3.{}".format(minor))
-        if found:
-            return found
+        if found and subprocess.run([found, "-c", ""], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            return found  # a version manager's stand-in may be there and not run
     sys.exit(
         "Python {}.{} or newer is needed; this is {}.{} and no newer one is on the PATH.".format(
             *(OLDEST + tuple(sys.version_info[:2]))
@@ -62,6 +62,8 @@ def _is_current(files):
 
 
 def _install(python, files):
+    if not os.access(str(ROOT), os.W_OK):
+        sys.exit("{} cannot be written, and the environment .venv is made in it.".format(ROOT))
     print("Setting up .venv (once; about half a minute) …", file=sys.stderr, flush=True)
     if not python.exists():
         made = subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=False)

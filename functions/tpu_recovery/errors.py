@@ -12,7 +12,9 @@ class Invalid(TpuRecoveryError):
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         shown = repr(value)
-        super().__init__(f"{field}: {shown if len(shown) <= 200 else shown[:200] + '…'} is not valid; {expected}")
+        shown = shown if len(shown) <= 200 else shown[:200] + "…"
+        problem = f"{field}: missing" if value is None else f"{field}: {shown} is not valid"
+        super().__init__(f"{problem}; {expected}")
         self.field = field
         self.value = value
         self.expected = expected

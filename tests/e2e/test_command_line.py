@@ -65,3 +65,30 @@ def test_a_held_job_shows_why_and_what_to_do(person: Person) -> None:
     assert "tpu-recovery resume train" in page
     assert run("resume", "train").stdout == "train: told to go on\n"
     person.until_training("train", 1)
+
+
+def test_a_file_that_is_no_text_is_one_message_too(person: Person, tmp_path: Path) -> None:
+    file = tmp_path / "train.yaml"
+    file.write_bytes(b"name: \xff\xfe")
+    done = run("apply", str(file))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "a job file is text in UTF-8" in done.stderr
+
+
+def test_without_credentials_it_says_how_to_sign_in(tmp_path: Path) -> None:
+    bare = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "GCE_METADATA_HOST": "127.0.0.1:1",
+        "NO_GCE_CHECK": "true",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tpu_recovery.cli", "--project", "p", "list"],
+        env=bare,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "gcloud auth application-default login" in done.stderr

@@ -88,3 +88,16 @@ def test_every_zone_that_google_names_is_accepted(zone: str) -> None:
 def test_scripts_of_the_largest_size_are_accepted() -> None:
     changes = {"setup": "x" * 65_536, "metadata": {"startup-script": "x" * 65_536}}
     assert parse_job_file(written(changes)).setup == "x" * 65_536
+
+
+def test_a_field_that_is_written_twice_is_refused_because_yaml_would_drop_one() -> None:
+    text = "name: a\nenvironment: {A: x, B: [1, {C: 1, C: 2}]}\nname: b\n"
+    with pytest.raises(Invalid, match="name: 'again in line 3' is not valid; write each field once"):
+        parse_job_file(text)
+    with pytest.raises(Invalid, match="C: 'again in line 1' is not valid"):
+        parse_job_file("environment: {A: x, B: [1, {C: 1, C: 2}], ? [k] : 3}\n")
+
+
+def test_a_value_that_is_named_once_and_used_twice_is_not_written_twice() -> None:
+    with pytest.raises(Invalid, match="there is no such field"):
+        parse_job_file("a: &x {k: 1}\nb: *x\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from google.auth.exceptions import GoogleAuthError
 from rich.console import Console
 
 from tpu_recovery.cli import jobs, render
@@ -28,6 +29,9 @@ def _says_what_is_wrong(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except TpuRecoveryError as problem:
             raise click.ClickException(str(problem)) from problem
+        except GoogleAuthError as problem:
+            hint = "sign in with: gcloud auth application-default login"
+            raise click.ClickException(f"Google does not know who you are ({problem}); {hint}") from problem
 
     return run
 
@@ -49,7 +53,7 @@ def main(context: click.Context, project: str | None, database: str) -> None:
 @_says_what_is_wrong
 def apply(connection: tuple[str | None, str], file: Path, dry_run: bool) -> None:
     """Register the job in FILE, or change it."""
-    spec = parse_job_file(file.read_text(encoding="utf-8"))
+    spec = parse_job_file(_text(file))
     if dry_run:
         click.echo(f"{spec.name}: the file is valid")
         return
@@ -95,6 +99,13 @@ def resume(connection: tuple[str | None, str], job: str) -> None:
     """Go on with JOB: unpause it, release its hold, try again."""
     jobs.resume(_desk(connection), job)
     click.echo(f"{job}: told to go on")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(str(file), f"byte {error.start}", "a job file is text in UTF-8") from error
 
 
 def _desk(connection: tuple[str | None, str]) -> jobs.Desk:

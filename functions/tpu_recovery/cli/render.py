@@ -79,6 +79,10 @@ def _facts(state: JobState) -> list[tuple[str, Text | str]]:
     ]
     facts.extend(("node", f"{one.name} {one.state}") for one in state.slices)
     facts.extend(("leftover", f"{one.name}, to be gone") for one in state.leftovers)
+    if state.why:
+        facts.append(("because", state.why))
+    for concern, patience in state.patience.items():
+        facts.append(("waits for", f"{concern}, until {patience.until:%Y-%m-%d %H:%M:%S} UTC at the latest"))
     if state.wake_at is not None:
         facts.append(("next look", f"{state.wake_at:%Y-%m-%d %H:%M:%S} UTC at the latest"))
     return facts
@@ -120,7 +124,7 @@ def milestones_table(incident: Incident) -> Table:
     table.add_column("milestone")
     table.add_column("UTC")
     table.add_column("after the start", justify="right")
-    table.add_column("step", justify="right")
+    table.add_column("after the one before", justify="right")
     reached: list[tuple[str, datetime]] = []
     for name in _MILESTONES:
         moment: datetime | None = getattr(incident.milestones, name)

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -51,6 +50,10 @@ SHORTENED = (
 )
 
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end the demo."""
+
+
 class DemoFailed(Exception):
     """Something that the demo waits for did not happen in time."""
 
@@ -61,15 +64,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave everything up and print how to point clients at it")
     options = parser.parse_args(arguments)
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in ENDINGS:
+        signal.signal(number, _interrupt)
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1,localhost"]))
     with tempfile.TemporaryDirectory(prefix="tpu-recovery-demo-") as directory:
         feed = Feed(console)
         stack = Stack(SETTINGS, Path(directory), on_entry=feed.entry)
         try:
             with stack:
-                Demo(stack, feed, console).run()
-                if options.keep:
-                    _keep(stack, console)
+                Demo(stack, feed, console).run(keep=options.keep)
         except DemoFailed as failure:
             console.print(f"[bold red]The demo failed:[/] {failure}")
             console.print(stack.function.log.read_text()[-4000:], markup=False)
@@ -84,7 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """SIGTERM ends the demo as Ctrl-C does: with everything stopped that it has started."""
+    """End with everything stopped that was started; whoever is impatient does not cut that short."""
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -108,8 +114,8 @@ class Demo:
         self._listing = BucketListing(lambda: None, stack.objects.url)
         self._vms = stack.directory / "vms"
 
-    def run(self) -> None:
-        """Register, train, lose the node, watch the recovery, explain it. Raises DemoFailed."""
+    def run(self, *, keep: bool = False) -> None:
+        """Register, train, lose the node, watch the recovery, explain it; then end, or stay up. Raises DemoFailed."""
         self._introduce()
         tail = Tail(self._feed)
         tail.follow_calls(self._stack.tpu.calls)
@@ -118,12 +124,16 @@ class Demo:
         tail.start()
         try:
             with Live(get_renderable=self._status, console=self._console, refresh_per_second=8, transient=True):
-                self._train()
+                self._train("python3 train.py --steps 1000000 --from {resume_step}" if keep else "")
                 self._lose()
                 incident = self._recover()
+            if not keep:
+                tail.stop()
+            self._explain(incident)
+            if keep:
+                self._stay_up()
         finally:
             tail.stop()
-        self._explain(incident)
 
     def _introduce(self) -> None:
         self._console.rule("tpu-recovery demo: one Spot node lost, training goes on")
@@ -132,8 +142,8 @@ class Demo:
             self._console.print(f"  {what} {here} ({really})")
         self._console.print()
 
-    def _train(self) -> None:
-        spec = parse_job_file(job_file(self._stack.objects.url, JOB))
+    def _train(self, command: str) -> None:
+        spec = parse_job_file(job_file(self._stack.objects.url, JOB, command))
         self._feed.say("demo", f"tpu-recovery apply {JOB}.yaml: {jobs.apply(self._desk, spec)}")
         self._await("training to begin", lambda: self._step() > 0, 20)
         self._await("the first complete checkpoint", lambda: self._complete() >= 20, 20)
@@ -160,6 +170,29 @@ class Demo:
         self._console.rule("what the job's record says about it")
         self._console.print(render.incident_page(incident))
         self._console.print(f"\nSteps lost: [bold]{incident.steps_lost}[/]; resumed from step {incident.resume_step}.")
+
+    def _stay_up(self) -> None:
+        """Until Ctrl-C; at a terminal, Enter takes the node away once more."""
+        say = self._console.out
+        self._console.rule("everything is still up; Ctrl-C stops it")
+        say("Point clients at it, in another shell:")
+        for name, value in sorted(self._stack.environment.items()):
+            say(f"  export {name}={value}", highlight=False)
+        say(f"  {Path(sys.executable).parent / 'tpu-recovery'} list", highlight=False)
+        say(f"The function serves {self._stack.function.url}; its log is {self._stack.function.log}", highlight=False)
+        if not _at_a_terminal():
+            signal.pause()
+        say("Press Enter to take the Spot node away once more.")
+        while sys.stdin.readline():
+            self._lose_again()
+        signal.pause()
+
+    def _lose_again(self) -> None:
+        ready = [node for node in self._stack.tpu.node_names() if self._stack.tpu.hostnames(node)]
+        try:
+            self._stack.tpu.preempt(ready[0])
+        except (IndexError, ValueError):
+            self._feed.say("demo", "there is no node that could be taken away just now")
 
     def _send(self, command: Command) -> None:
         import msgspec
@@ -204,20 +237,9 @@ class Demo:
         return line
 
 
-def _keep(stack: Stack, console: Console) -> None:
-    """Leave the stack up until Ctrl-C."""
-    console.rule("everything is still up; Ctrl-C stops it")
-    console.print("Point clients at it, in another shell:", markup=False)
-    for name, value in sorted(stack.environment.items()):
-        console.print(f"  export {name}={value}", markup=False)
-    console.print(f"  {sys.executable} -m tpu_recovery.cli list", markup=False)
-    console.print(f"The function serves {stack.function.url}; its log is {stack.function.log}", markup=False)
-    console.print("Press Enter to take the Spot node away once more.", markup=False)
-    while True:
-        if not sys.stdin.readline():
-            time.sleep(3600)
-        for node in stack.tpu.node_names():
-            stack.tpu.preempt(node)
+def _at_a_terminal() -> bool:
+    """Whether somebody can press Enter: in the background, reading from the terminal would stop the process."""
+    return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -83,10 +84,33 @@ def _read_yaml(text: str) -> object:
         raise Invalid("job file", f"{len(text)} characters", f"at most {LARGEST_JOB_FILE}")
     try:
         _check_growth(text)
+        _check_repetition(yaml.compose(text, yaml.SafeLoader))
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
         # Beside its own errors PyYAML lets Python's pass: for a date with month 13, for `!!int x`, `!!bool x`, …
-        raise Invalid("job file", text, f"it must be YAML: {' '.join(str(error).split())}") from error
+        first = text.strip().splitlines()[0][:60] if text.strip() else ""
+        raise Invalid("job file", first, f"it must be YAML: {' '.join(str(error).split())}") from error
+
+
+def _check_repetition(node: Any) -> None:
+    """Refuse a field that is written twice: YAML would silently take the last one."""
+    import yaml
+
+    nodes, seen = [node], set()
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue  # an alias stands for the very node that was seen already
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes.extend(node.value)
+            continue
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for (key, value), name in zip(node.value, names, strict=False):
+            if names.count(name) > 1 and name != "<<":
+                line = key.start_mark.line + 1
+                raise Invalid(str(name), f"again in line {line}", "write each field once")
+            nodes.append(value)
 
 
 def _check_growth(text: str) -> None:

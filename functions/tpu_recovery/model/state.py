@@ -191,6 +191,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     patience: dict[str, Patience] = msgspec.field(default_factory=dict)
     """What is being waited for, by concern."""
     spending: dict[str, Spending] = msgspec.field(default_factory=dict)
+    why: str = ""
+    """What the newest look has found, in words."""
     wake_at: datetime | None = None
     timer_seq: int = 0
     lease: Lease | None = None

@@ -36,6 +36,13 @@ _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-(?:ai[0-9]+)?[a-z]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BUCKET_PATH = re.compile(r"gs://[a-z0-9][-a-z0-9_.]{1,220}[a-z0-9](/.*)?")
 _OBJECT = re.compile(r"gs://[a-z0-9][-a-z0-9_.]{1,220}[a-z0-9]/.+")
+PLACEHOLDERS = ("{resume_step}", "{resume_path}")
+"""What the runner replaces in a command."""
+
+_PLACEHOLDER = re.compile(r"(?<![$\w])\{[a-z_-]*(?:step|path|resume|checkpoint)[a-z_-]*\}")
+"""What looks as if it was meant to be replaced; `${step}` is the shell's."""
+
+_DISK = re.compile(r"projects/[^/\s]+/(?:zones|regions)/[^/\s]+/disks/[^/\s]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,127}")
 _LABEL_VALUE = re.compile(r"[-a-z0-9_]{0,63}")
@@ -55,12 +62,16 @@ def _problems(spec: JobSpec) -> Iterator[Invalid]:
         yield Invalid("name", spec.name, JOB_NAME_RULE)
     if not spec.command.strip():
         yield Invalid("command", spec.command, "write the shell command that starts training on every worker")
+    for placeholder in _PLACEHOLDER.findall(spec.command):
+        if placeholder not in PLACEHOLDERS:
+            yield Invalid("command", placeholder, f"the runner replaces {' and '.join(PLACEHOLDERS)}, and nothing else")
     yield from _program_problems(spec)
     yield from _placement_problems(spec)
     yield from _checkpoint_problems(spec)
     yield from _deadline_problems(spec)
     yield from _vm_problems(spec)
     yield from _script_problems(spec)
+    yield from _disk_problems(spec)
     yield from _node_problems(spec)
 
 
@@ -160,6 +171,13 @@ def _script_problems(spec: JobSpec) -> Iterator[Invalid]:
             f"command, environment and scripts fit into one metadata value together: at most {most} bytes as JSON"
         )
         yield Invalid("job file", f"{size} bytes", expected)
+
+
+def _disk_problems(spec: JobSpec) -> Iterator[Invalid]:
+    for index, disk in enumerate(spec.data_disks):
+        if not _DISK.fullmatch(disk.source_disk):
+            expected = "write the disk's full name, like projects/PROJECT/zones/us-east5-b/disks/NAME"
+            yield Invalid(f"data_disks[{index}].source_disk", disk.source_disk, expected)
 
 
 def _node_problems(spec: JobSpec) -> Iterator[Invalid]:

@@ -27,7 +27,8 @@ def decide(job: Job, observed: Observed, now: datetime) -> Decision:
     job = replace(job, state=replace(job.state, going_on=going_on, patience=patience))
     decision = moves.make(job, observed, situation, answer, now)
     deletes = leftovers.deletes(decision.state, observed.leftovers, now)
-    return replace(decision, actions=(*deletes, *decision.actions), ignored=ignored)
+    state = replace(decision.state, why=decision.why)
+    return replace(decision, state=state, actions=(*deletes, *decision.actions), ignored=ignored)
 
 
 def asks_for_checkpoint(job: Job, observed: Observed, now: datetime) -> bool:

@@ -66,5 +66,6 @@ class Reporter:
             "detail": detail[-DETAIL_LIMIT:] if detail else None,
         }
         if kind != "alive":
-            log(f"{kind}: {handoff.key}, step {step}, exit code {exit_code}, {reason or 'no reason'}")
+            facts = (("step", step), ("exit code", exit_code), ("reason", reason))
+            log(", ".join([f"{kind}: {handoff.key}", *(f"{name} {fact}" for name, fact in facts if fact is not None)]))
         self._outbox.send(report, handoff.topic if hint and kind not in _GUEST_ATTRIBUTE_ONLY else None)

@@ -42,7 +42,7 @@ ROWS = (
         Section.CHECKPOINT,
         when(checkpoint=CheckpointFinding.UNREADABLE, clock=Clock.WITHIN),
         Move.WAIT,
-        phase=Phase.RECOVERING,
+        phase=Phase.WAITING,
         concern="checkpoint",
         again=60,
         keeps_wish=True,
