@@ -96,7 +96,9 @@ def test_another_content_than_registered_is_never_unpacked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "content", [b"<html>", CONTENT[:50], archive({"../x": ""})], ids=["no archive", "cut off", "unsafe"]
+    "content",
+    [b"<html>", CONTENT[:50], CONTENT[:40] + b"?" + CONTENT[41:], archive({"../x": ""})],
+    ids=["no archive", "cut off", "damaged", "unsafe"],
 )
 def test_a_content_that_is_no_good_archive_is_unreadable_and_leaves_nothing(tmp_path: Path, content: bytes) -> None:
     for _attempt in range(2):

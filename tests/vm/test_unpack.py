@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import io
+import random
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tpu_recovery.vm.unpack import ArchiveUnsafe, unpack
+from tpu_recovery.vm.unpack import ArchiveUnreadable, ArchiveUnsafe, unpack
 
 Member = tuple[str, bytes, str]  # name, type, content of a file or target of a link
 
@@ -81,5 +82,61 @@ def test_nothing_reaches_outside(tmp_path: Path, into: Path, members: list[Membe
 
 def test_something_else_is_no_archive(tmp_path: Path, into: Path) -> None:
     (tmp_path / "x").write_text("<html>")
-    with pytest.raises(tarfile.TarError):
+    with pytest.raises(ArchiveUnreadable):
+        unpack(tmp_path / "x", into)
+
+
+def packed(mode: str) -> bytes:
+    """Three files that hardly compress, with headers in the middle."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=f"w:{mode}") as tar:
+        for name in "abc":
+            member = tarfile.TarInfo(name)
+            member.size = 20_000
+            tar.addfile(member, io.BytesIO(random.Random(name).randbytes(member.size)))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["", "gz", "bz2", "xz"])
+def test_every_kind_of_compression_is_understood(tmp_path: Path, into: Path, mode: str) -> None:
+    (tmp_path / "x").write_bytes(packed(mode))
+    unpack(tmp_path / "x", into)
+    assert sorted(path.name for path in into.iterdir()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.9999])
+def test_a_byte_damaged_anywhere_is_never_taken_for_good(tmp_path: Path, into: Path, mode: str, place: float) -> None:
+    content = bytearray(packed(mode))
+    content[int(place * len(content))] ^= 0x5A
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ArchiveUnreadable):
+        unpack(tmp_path / "x", into)
+
+
+@pytest.mark.parametrize("mode", ["", "gz", "bz2", "xz"])
+@pytest.mark.parametrize("place", [0.01, 0.3, 0.5, 0.7, 0.8])
+def test_an_archive_that_is_cut_off_is_never_taken_for_good(
+    tmp_path: Path, into: Path, mode: str, place: float
+) -> None:
+    content = packed(mode)
+    (tmp_path / "x").write_bytes(content[: int(place * len(content))])
+    with pytest.raises(ArchiveUnreadable):
+        unpack(tmp_path / "x", into)
+
+
+def test_a_damaged_header_in_the_middle_is_not_the_end(tmp_path: Path, into: Path) -> None:
+    content = bytearray(packed(""))
+    content[content.index(b"b\0\0\0")] ^= 1
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(ArchiveUnreadable, match="damaged or cut off at byte 20992"):
+        unpack(tmp_path / "x", into)
+
+
+def test_a_name_with_a_null_byte_is_unreadable(tmp_path: Path, into: Path) -> None:
+    with tarfile.open(tmp_path / "x", "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("x")
+        member.pax_headers = {"path": "a\0b"}
+        tar.addfile(member)
+    with pytest.raises(ArchiveUnreadable, match="null byte"):
         unpack(tmp_path / "x", into)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import shutil
-import tarfile
 import urllib.error
 from pathlib import Path
 from typing import Callable, Dict
@@ -16,7 +15,7 @@ from tpu_recovery.vm.google_api import GoogleApi
 from tpu_recovery.vm.handoff import Handoff
 from tpu_recovery.vm.log import log
 from tpu_recovery.vm.places import Places
-from tpu_recovery.vm.unpack import ArchiveUnsafe, unpack
+from tpu_recovery.vm.unpack import ArchiveUnreadable, unpack
 
 Pause = Callable[[float], None]
 """Waits that many seconds; raises Interrupted as soon as what is being prepared is not wanted any more."""
@@ -50,7 +49,7 @@ def _fetch_archive(handoff: Handoff, _home: Path, places: Places, google: Google
     _download(handoff, workspace / "archive", google, pause)
     try:
         unpack(workspace / "archive", workspace / "content")
-    except (ArchiveUnsafe, tarfile.TarError, EOFError, OSError) as error:
+    except ArchiveUnreadable as error:
         raise SetupFailed("archive-unreadable", f"{program.archive} cannot be unpacked: {error}") from error
     (workspace / "content").rename(directory)
     shutil.rmtree(str(workspace))

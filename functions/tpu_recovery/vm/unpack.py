@@ -7,8 +7,14 @@ import shutil
 import tarfile
 from pathlib import Path
 
+_CHUNK = 1024 * 1024  # bytes
 
-class ArchiveUnsafe(Exception):
+
+class ArchiveUnreadable(Exception):
+    """This is no archive, it is damaged, or there is no room for it; the message says what was found."""
+
+
+class ArchiveUnsafe(ArchiveUnreadable):
     """A member of the archive would reach outside; the message names it."""
 
 
@@ -16,16 +22,38 @@ def unpack(archive: Path, into: Path) -> None:
     """Unpack a tar archive, compressed or not, into an existing empty directory.
 
     Takes files, directories and links that stay inside, with their permissions but without owners. Raises
-    ArchiveUnsafe, tarfile.TarError or OSError; what was unpacked until then stays.
+    ArchiveUnreadable, whatever the bytes are; what was unpacked until then stays.
     """
+    try:
+        _unpack(archive, into)
+    except ArchiveUnreadable:
+        raise
+    except Exception as error:  # tarfile and the decompressors raise about anything for damaged bytes
+        raise ArchiveUnreadable(f"{type(error).__name__}: {error}") from error
+
+
+def _unpack(archive: Path, into: Path) -> None:
     inside = Path(os.path.realpath(str(into)))
     with tarfile.open(str(archive), "r:*") as tar:
         for member in tar:
             _extract(tar, member, inside)
+        _check_end(tar)
     # A link can point inside when it is made and outside once others are there, so look again at the end.
     for directory, directories, files in os.walk(str(inside)):
         for name in directories + files:
             _check_inside(Path(directory) / name, inside, name)
+
+
+def _check_end(tar: tarfile.TarFile) -> None:
+    """Tell the end from damage, which tarfile takes for the end, and read on to where the checksums are."""
+    file = tar.fileobj
+    if file is None:
+        raise ArchiveUnreadable("the archive is closed")
+    file.seek(tar.offset)
+    if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+        raise ArchiveUnreadable(f"damaged or cut off at byte {tar.offset} of its uncompressed content")
+    while file.read(_CHUNK):
+        pass
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, inside: Path) -> None:
