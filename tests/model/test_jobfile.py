@@ -8,6 +8,7 @@ import pytest
 import yaml
 from tests.model.job_files import COMPLETE, complete, short, written
 
+from tpu_recovery.errors import Invalid
 from tpu_recovery.model.duration import Duration
 from tpu_recovery.model.jobfile import parse_job_file
 from tpu_recovery.model.spec import (
