@@ -105,12 +105,14 @@ def _check_repetition(node: Any) -> None:
         if isinstance(node, yaml.SequenceNode):
             nodes.extend(node.value)
             continue
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for (key, value), name in zip(node.value, names, strict=False):
-            if names.count(name) > 1 and name != "<<":
-                line = key.start_mark.line + 1
-                raise Invalid(str(name), f"again in line {line}", "write each field once")
+        written: set[str] = set()
+        for key, value in node.value:
             nodes.append(value)
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            if key.value in written:
+                raise Invalid(key.value, f"again in line {key.start_mark.line + 1}", "write each field once")
+            written.add(key.value)
 
 
 def _check_growth(text: str) -> None:

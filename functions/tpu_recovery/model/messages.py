@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from tpu_recovery.model.names import ResourceName
+from tpu_recovery.model.texts import Text, Word
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time that says its zone; one that does not could be compared with no other."""
@@ -127,19 +128,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     generation: Count
     launch: Count
     worker: Count
-    boot: str
+    boot: Word
     sequence: Count
     kind: ReportKind
     at: Moment
     token: str
     version: int = 1
-    hostname: str = ""
+    hostname: Word = ""
     step: Count | None = None
     checkpoint_step: Count | None = None
     resumed_from: Count | None = None
     exit_code: ExitCode | None = None
-    reason: str | None = None
-    detail: str | None = None
+    reason: Word | None = None
+    detail: Text | None = None
 
     def __post_init__(self) -> None:
         """Times are kept in UTC. Raises ValueError, which decoding makes a ValidationError, for one that cannot be."""
