@@ -73,6 +73,59 @@ def test_stopping_ends_what_has_a_process_group_of_its_own(sessions: Sessions) -
     assert not sessions.record.exists()
 
 
+OWN_SESSION = "setsid sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 300' & "
+
+
+def alone(sessions: Sessions) -> int:
+    """The process that made its own session; waits until it is there."""
+    sessions.until_file("pid")
+    return int((sessions.directory / "pid").read_text())
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("then", ["wait", "exit 1"])
+def test_stopping_ends_what_has_a_session_of_its_own(sessions: Sessions, then: str) -> None:
+    session = sessions.start(f"{OWN_SESSION} until [ -e pid ]; do sleep 0.02; done; {then}")
+    process = alone(sessions)
+    session.stop(5)
+    assert not is_running(process)
+
+
+def test_what_has_a_session_of_its_own_and_ignores_sigterm_is_killed(sessions: Sessions) -> None:
+    session = sessions.start(f"trap '' TERM; {OWN_SESSION} wait")
+    process = alone(sessions)
+    session.stop(0.1)
+    assert not is_running(process)
+
+
+def test_an_earlier_runners_process_with_a_session_of_its_own_is_ended_too(sessions: Sessions) -> None:
+    session = sessions.start(f"{OWN_SESSION} until [ -e pid ]; do sleep 0.02; done; exit 1")
+    process = alone(sessions)
+    ended(session)
+    sessions.clear()
+    assert not is_running(process)
+
+
+def test_another_commands_process_is_left_alone(sessions: Sessions) -> None:
+    sessions.start(f"{OWN_SESSION} wait")
+    process = alone(sessions)
+    sessions.start("sleep 300").stop(5)
+    assert is_running(process)
+
+
+def test_a_command_that_cannot_be_recorded_does_not_run(sessions: Sessions) -> None:
+    sessions.record.mkdir()
+    with pytest.raises(IsADirectoryError):
+        sessions.start("echo $$ > pid; exec sleep 300")
+    assert not (sessions.directory / "pid").exists() or not is_running(alone(sessions))
+
+
 def test_a_second_request_to_end_is_not_a_second_signal(sessions: Sessions) -> None:
     session = sessions.start("trap 'echo told >> told; touch once' TERM; touch up; while :; do sleep 0.02; done")
     sessions.until_file("up")
@@ -91,7 +144,7 @@ def test_what_an_earlier_runner_left_is_ended_and_then_the_lock_file_goes(sessio
     assert not sessions.lock.exists()
 
 
-@pytest.mark.parametrize("change", [{"boot": "b0"}, {"start": 1}])
+@pytest.mark.parametrize("change", [{"boot": "b0"}, {"start": 1, "mark": "other"}])
 def test_a_process_that_only_has_the_same_number_is_left_alone(sessions: Sessions, change: dict[str, object]) -> None:
     session = sessions.start("sleep 300")
     record = json.loads(sessions.record.read_text())

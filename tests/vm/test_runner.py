@@ -528,6 +528,16 @@ def test_a_state_that_cannot_be_saved_does_not_stop_the_program(worker: Worker) 
     assert worker.kinds() == ["booted", "started", "progress"]
 
 
+def test_what_left_the_session_of_a_program_does_not_train_beside_its_successor(worker: Worker) -> None:
+    escaped = "setsid sh -c 'echo $$ >> \"$HOME/escaped\"; exec sleep 300' &"
+    worker.platform.hand_off(worker.handoff(f"{escaped} sleep 0.3; exit 1"))
+    worker.boot()
+    worker.until_said("gave_up")
+    processes = [int(line) for line in (worker.root / "escaped").read_text().split()]
+    assert len(processes) == 3
+    assert not any(is_running(process) for process in processes)
+
+
 def test_a_second_runner_on_the_same_vm_does_nothing(worker: Worker) -> None:
     worker.platform.hand_off(worker.handoff(TRAINS))
     worker.boot()

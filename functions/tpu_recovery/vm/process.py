@@ -1,4 +1,4 @@
-"""A command in a session of its own, so that everything it starts can be stopped together."""
+"""A command in a session of its own and with a mark, so that everything it starts can be stopped together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -16,6 +17,8 @@ from tpu_recovery.vm.log import log
 _PROC = Path("/proc")
 _KILL_PATIENCE = 10.0  # seconds for killed processes to vanish; one stuck in the kernel never does
 _POLL = 0.1  # seconds
+_MARK = "TPU_RECOVERY_LAUNCH_MARK"
+"""A variable with another value at every start. It is inherited, so it tells who belongs to a command."""
 
 Wait = Callable[[float], None]
 """Waits up to that many seconds; may end early."""
@@ -38,11 +41,12 @@ class Session:
         """Start it. Raises OSError when it cannot be started, for example without the directory."""
         output.parent.mkdir(parents=True, exist_ok=True)
         record.parent.mkdir(parents=True, exist_ok=True)
+        mark = uuid.uuid4().hex
         with output.open("ab") as out:
             self._leader = subprocess.Popen(
                 list(arguments),
                 cwd=str(directory),
-                env=dict(environment),
+                env={**environment, _MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -51,8 +55,15 @@ class Session:
         self._record = record
         self._wait = wait
         self._terminated = False
+        self._group = _Group(self._leader.pid, mark)
         stat = _stat(self._leader.pid)
-        record.write_text(json.dumps({"session": self._leader.pid, "start": stat and stat.start, "boot": boot}))
+        left = {"session": self._leader.pid, "start": stat and stat.start, "boot": boot, "mark": mark}
+        try:
+            record.write_text(json.dumps(left))
+        except OSError:  # nobody would find it after a crash of this runner
+            self._group.signal(signal.SIGKILL)
+            self._leader.wait()
+            raise
 
     def exit_code(self) -> Optional[int]:
         """The command's exit code, as a shell would give it (143 for SIGTERM); None while it runs."""
@@ -63,16 +74,16 @@ class Session:
         """Ask everything in the session to end, once: some programs take a second SIGTERM for "at once"."""
         if not self._terminated:
             self._terminated = True
-            _signal(self._leader.pid, signal.SIGTERM)
+            self._group.signal(signal.SIGTERM)
 
     def stop(self, grace: float) -> Optional[int]:
-        """End the session: SIGTERM, ``grace`` seconds for all of it to end, SIGKILL. Returns the exit code.
+        """End everything: SIGTERM, ``grace`` seconds for all of it to end, SIGKILL. Returns the exit code.
 
         The command itself may be a shell that ends at once while the program below it still saves a checkpoint, so
-        the session counts, not the command.
+        the session counts, not the command; so does what has made a session of its own.
         """
         self.terminate()
-        _end(self._leader.pid, grace, self._wait, lambda: self._leader.poll() is not None)
+        self._group.end(grace, self._wait, lambda: self._leader.poll() is not None)
         self.forget()
         return self.exit_code()
 
@@ -86,7 +97,7 @@ def clear_leftovers(record: Path, libtpu_lock: Path, boot: str, grace: float, wa
     """End what an earlier runner started and left behind, and only then remove libtpu's stale lock file."""
     try:
         left = json.loads(record.read_text())
-        session, start, left_boot = int(left["session"]), left["start"], left["boot"]
+        session, start, left_boot, mark = int(left["session"]), left["start"], left["boot"], str(left["mark"])
     except FileNotFoundError:
         pass
     except (ValueError, TypeError, KeyError) as error:
@@ -94,10 +105,11 @@ def clear_leftovers(record: Path, libtpu_lock: Path, boot: str, grace: float, wa
     else:
         leader = _stat(session)
         # The number may belong to somebody else by now: after a boot, or when its leader began at another time.
-        if left_boot == boot and (leader is None or leader.start == start) and _members(session):
+        group = _Group(session if leader is None or leader.start == start else None, mark)
+        if left_boot == boot and group.members():
             log(f"ending session {session}, which an earlier runner left behind")
-            _signal(session, signal.SIGTERM)
-            _end(session, grace, wait, lambda: True)
+            group.signal(signal.SIGTERM)
+            group.end(grace, wait, lambda: True)
         record.unlink()
     with contextlib.suppress(FileNotFoundError):
         libtpu_lock.unlink()
@@ -114,38 +126,63 @@ class _Stat(NamedTuple):
     start: int
 
 
-def _end(session: int, grace: float, wait: Wait, leader_ended: Callable[[], bool]) -> None:
-    if not _wait_until_empty(session, grace, wait, leader_ended):
-        log(f"session {session} did not end within {grace} s after SIGTERM: killing it")
-        _signal(session, signal.SIGKILL)
-        if not _wait_until_empty(session, _KILL_PATIENCE, wait, leader_ended):
-            log(f"session {session} still has processes after SIGKILL: {_members(session)}")
+class _Group(NamedTuple):
+    """Everything that a command has started: its session, and what left it (``setsid``) but kept the mark."""
 
+    session: Optional[int]
+    """None when the number belongs to somebody else by now."""
+    mark: str
 
-def _wait_until_empty(session: int, seconds: float, wait: Wait, leader_ended: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (leader_ended() and not _members(session)):
-        if time.monotonic() >= deadline:
+    def members(self) -> List[int]:
+        """Processes that still run."""
+        if not _PROC.is_dir():
+            return []
+        processes = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+        return [process for process in processes if self._holds(process)]
+
+    def _holds(self, process: int) -> bool:
+        stat = _stat(process)
+        if stat is None or stat.state in "ZX":
             return False
-        wait(_POLL)
-    return True
+        return (self.session is not None and stat.session == self.session) or _has_mark(process, self.mark)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the signal to each of them once."""
+        if self.session is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.session, number)
+        for process in self.members():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(process) != self.session:  # it made a process group of its own
+                    os.kill(process, number)
+
+    def end(self, grace: float, wait: Wait, leader_ended: Callable[[], bool]) -> None:
+        """Wait that many seconds for all of them to end after a SIGTERM, then kill them."""
+        if self._ends_within(grace, wait, leader_ended, lambda: None):
+            return
+        log(f"session {self.session} did not end within {grace} s after SIGTERM: killing it")
+        # Again and again: a process may have come to life while the others were being killed.
+        if not self._ends_within(_KILL_PATIENCE, wait, leader_ended, lambda: self.signal(signal.SIGKILL)):
+            log(f"session {self.session} still has processes after SIGKILL: {self.members()}")
+
+    def _ends_within(
+        self, seconds: float, wait: Wait, leader_ended: Callable[[], bool], insist: Callable[[], None]
+    ) -> bool:
+        deadline = time.monotonic() + seconds
+        while not (leader_ended() and not self.members()):
+            if time.monotonic() >= deadline:
+                return False
+            insist()
+            wait(_POLL)
+        return True
 
 
-def _signal(session: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(session, number)
-    for process in _members(session):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(process) != session:  # it made a process group of its own
-                os.kill(process, number)
-
-
-def _members(session: int) -> List[int]:
-    if not _PROC.is_dir():
-        return []
-    processes = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
-    stats = [(process, _stat(process)) for process in processes]
-    return [process for process, stat in stats if stat and stat.session == session and stat.state not in "ZX"]
+def _has_mark(process: int, mark: str) -> bool:
+    try:
+        environment = (_PROC / str(process) / "environ").read_bytes()
+    except OSError:  # it has ended, or it belongs to somebody whom this runner could not start
+        return False
+    return f"{_MARK}={mark}".encode() in environment.split(b"\0")
 
 
 def _stat(process: int) -> Optional[_Stat]:
