@@ -66,6 +66,17 @@ def test_directories_and_files_come_from_every_page(storage: Storage) -> None:
     assert storage.listing().files("gs://b/run/") == {"notes.txt": 12}
 
 
+def test_a_name_is_what_follows_the_directory_and_one_slash(storage: Storage) -> None:
+    storage.pages = [
+        {
+            "prefixes": ["run_5//", "run_5/40/"],
+            "items": [{"name": "run_5/", "size": "0"}, {"name": "run_5/notes.txt", "size": "12"}],
+        }
+    ]
+    assert storage.listing().directories("gs://b/run_5") == ["40"]
+    assert storage.listing().files("gs://b/run_5") == {"notes.txt": 12}
+
+
 def test_one_directory_is_asked_for_with_a_token(storage: Storage) -> None:
     storage.listing().directories("gs://b/some run")
     assert storage.asked[0]["path"] == "/storage/v1/b/b/o"

@@ -146,6 +146,22 @@ def test_a_look_costs_one_listing_and_one_more_for_each_step_examined() -> None:
     assert tree.looks == 3  # the names, step 60, step 59
 
 
+def test_a_look_ends_after_twenty_incomplete_steps_without_a_word_on_the_others() -> None:
+    tree = Tree(f"{B}/1/commit_success.txt", *(f"{B}/{step}/state/d/0" for step in range(100, 1100)))
+    with pytest.raises(Unreadable, match="too many incomplete steps: the newest 20 of 1001, from 1099 down to 1080"):
+        newest_complete(tree, B, "orbax")
+    assert tree.looks == 21
+
+
+@pytest.mark.parametrize("others", [(), ("9/commit_success.txt",)])
+def test_twenty_steps_are_examined_to_the_last(others: tuple[str, ...]) -> None:
+    incomplete = 20 - len(others)
+    tree = Tree(*(f"{B}/{other}" for other in others), *(f"{B}/{10 + step}/d/0" for step in range(incomplete)))
+    choice = newest_complete(tree, B, "orbax")
+    assert choice.step == (9 if others else None)
+    assert len(choice.skipped) == incomplete
+
+
 @pytest.mark.parametrize("look", [1, 2])
 def test_what_cannot_be_read_is_never_taken_for_none(look: int) -> None:
     with pytest.raises(Unreadable, match="the disk is gone"):

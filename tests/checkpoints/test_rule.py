@@ -30,3 +30,10 @@ def test_training_may_start_only_from_nothing_or_from_the_newest_step_ever_seen(
     judgement = judge(choice, seen_step)
     assert judgement.verdict is verdict
     assert words in judgement.why
+
+
+def test_a_reason_names_ten_skipped_steps_and_counts_the_others() -> None:
+    skipped = tuple(Skipped(step, "interrupted") for step in range(32, 20, -1))
+    why = judge(Choice(Outcome.FOUND, 20, "gs://b/p/20", skipped), None).why
+    assert why.count("interrupted") == 10
+    assert why.endswith("step 23: interrupted; and 2 more)")

@@ -87,6 +87,18 @@ class TestWhatIsThere:
         bucket.put("ck-old/30/commit_success.txt")
         assert newest("gs://bucket/ck").finding is CheckpointFinding.EMPTY
 
+    @pytest.mark.parametrize("name", ["run_5//commit_success.txt", "run_5//x/commit_success.txt", "run_5///7"])
+    def test_the_directorys_own_name_is_no_step(self, bucket: Bucket, name: str) -> None:
+        bucket.put(name)
+        assert newest("gs://bucket/run_5").finding is CheckpointFinding.EMPTY
+
+    def test_too_many_incomplete_steps_are_unreadable(self, bucket: Bucket) -> None:
+        for step in range(30):
+            bucket.put(f"ck/{step}/d/array")
+        reading = newest("gs://bucket/ck")
+        assert reading.finding is CheckpointFinding.UNREADABLE
+        assert "too many incomplete steps" in reading.why
+
     def test_a_bucket_that_is_not_there_is_unreadable(self, bucket: Bucket) -> None:
         reading = newest("gs://nobody-has-this/ck")
         assert reading.finding is CheckpointFinding.UNREADABLE

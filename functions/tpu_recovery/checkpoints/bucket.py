@@ -10,12 +10,29 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from tpu_recovery.checkpoints.listing import Unreadable
 
 Token = Callable[[], Optional[str]]
 """Gives an OAuth access token, or None to ask without one. May raise OSError."""
+
+
+def bucket_and_prefix(path: str) -> Tuple[str, str]:
+    """The bucket of ``gs://bucket/some/directory``, and what the names of all objects in the directory begin with."""
+    bucket, _, directory = path[len("gs://") :].partition("/")
+    directory = directory.rstrip("/")
+    return bucket, f"{directory}/" if directory else ""
+
+
+def names_below(path: str, found: Iterable[str]) -> List[str]:
+    """Names in the directory ``path``, from the names of its objects or its prefixes in the bucket.
+
+    Leaves out the empty name: the object that consoles create for a "folder", and what lies below ``directory//``.
+    """
+    _bucket, prefix = bucket_and_prefix(path)
+    names = [one[len(prefix) :].partition("/")[0] for one in found if one.startswith(prefix)]
+    return [name for name in names if name]
 
 
 class BucketListing:
@@ -30,21 +47,20 @@ class BucketListing:
     def directories(self, path: str) -> List[str]:
         """Names of the prefixes directly under ``path``."""
         found = [prefix for page in self._pages(path) for prefix in page.get("prefixes", [])]
-        return [prefix.rstrip("/").rsplit("/", 1)[-1] for prefix in found]
+        return names_below(path, found)
 
     def files(self, path: str) -> Dict[str, int]:
         """Names and sizes in bytes of the objects directly under ``path``."""
         items = [item for page in self._pages(path) for item in page.get("items", [])]
-        sizes = {item["name"].rsplit("/", 1)[-1]: int(item["size"]) for item in items}
-        sizes.pop("", None)  # the placeholder object that consoles create for an empty "folder"
-        return sizes
+        names = [(names_below(path, [item["name"]]), int(item["size"])) for item in items]
+        return {name: size for found, size in names for name in found}
 
     def _pages(self, path: str) -> Iterator[Dict[str, Any]]:
-        bucket, _, prefix = path[len("gs://") :].partition("/")
+        bucket, prefix = bucket_and_prefix(path)
         if not path.startswith("gs://") or not bucket:
             raise ValueError(f"{path!r} is not a path in a bucket: gs://bucket/prefix is needed")
         query = {
-            "prefix": prefix.rstrip("/") + "/" if prefix.rstrip("/") else "",
+            "prefix": prefix,
             "delimiter": "/",
             "fields": "prefixes,items(name,size),nextPageToken",
         }

@@ -6,7 +6,10 @@ from enum import Enum
 from typing import List, NamedTuple, Optional, Pattern, Tuple
 
 from tpu_recovery.checkpoints.layouts import Layout, layout_of
-from tpu_recovery.checkpoints.listing import Listing
+from tpu_recovery.checkpoints.listing import Listing, Unreadable
+
+EXAMINED = 20
+"""Steps looked into before it is taken for a fault that none is complete; each costs a request on a bucket."""
 
 
 class Outcome(str, Enum):
@@ -47,20 +50,27 @@ class _Named(NamedTuple):
 def newest_complete(listing: Listing, path: str, format_name: str) -> Choice:
     """Look at the steps under ``path`` from the newest down; the first that proves to be complete is the choice.
 
-    Costs one listing for the names and at most one more for each step examined. Raises ValueError for an unknown
-    format or path, and lets the listing's Unreadable through: what cannot be read is never taken for "none".
+    Costs one listing for the names and one more for each step examined, at most `EXAMINED`. Raises ValueError for an
+    unknown format or path, and Unreadable: what cannot be read, or not at that cost, is never taken for "none".
     """
     layout = layout_of(path, format_name)
     directory = path.rstrip("/")
     names = listing.directories(directory)
     skipped: List[Skipped] = []
     chosen: Optional[_Named] = None
-    for candidate in _newest_first(names, layout.step):
+    candidates = _newest_first(names, layout.step)
+    for candidate in candidates:
         why = _lacking(listing, f"{directory}/{candidate.name}", layout)
         if why is None:
             chosen = candidate
             break
         skipped.append(Skipped(candidate.step, why))
+        if len(skipped) == EXAMINED and len(candidates) > EXAMINED:
+            raise Unreadable(
+                path,
+                f"too many incomplete steps: the newest {EXAMINED} of {len(candidates)}, from {candidates[0].step} "
+                f"down to {candidate.step}, are incomplete; remove them, or check what saves there",
+            )
     skipped += [
         Skipped(temporary.step, f"{temporary.name} is a temporary name, the save was interrupted")
         for temporary in _newest_first(names, layout.temporary)

@@ -7,9 +7,12 @@ training would lose what was already paid for, so a person decides.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
-from tpu_recovery.checkpoints.choice import Choice, Outcome
+from tpu_recovery.checkpoints.choice import Choice, Outcome, Skipped
+
+_SHOWN = 10
+"""Skipped steps named in a reason."""
 
 
 class Verdict(str, Enum):
@@ -33,7 +36,7 @@ class Judgement(NamedTuple):
 
 def judge(choice: Choice, seen_step: Optional[int]) -> Judgement:
     """Judge a choice against the newest step that was ever seen complete (None: none was)."""
-    skipped = "; ".join(str(one) for one in choice.skipped)
+    skipped = _some(choice.skipped)
     if choice.outcome is Outcome.INCOMPLETE:
         return Judgement(Verdict.INCOMPLETE, f"checkpoints are there, but none is complete: {skipped}")
     if choice.outcome is Outcome.EMPTY:
@@ -45,3 +48,8 @@ def judge(choice: Choice, seen_step: Optional[int]) -> Judgement:
         why = f"newest complete step is {choice.step}, but step {seen_step} was seen complete before{also}"
         return Judgement(Verdict.OLDER, why)
     return Judgement(Verdict.RESUME, f"newest complete step is {choice.step}{also}")
+
+
+def _some(skipped: Tuple[Skipped, ...]) -> str:
+    more = [f"and {len(skipped) - _SHOWN} more"] if len(skipped) > _SHOWN else []
+    return "; ".join([*(str(one) for one in skipped[:_SHOWN]), *more])

@@ -9,6 +9,7 @@ from google.api_core import exceptions
 from google.auth import exceptions as auth_exceptions
 
 from tpu_recovery.checkpoints import Unreadable, Verdict, judge, newest_complete
+from tpu_recovery.checkpoints.bucket import bucket_and_prefix, names_below
 from tpu_recovery.cloud.clients import CALL_SECONDS
 from tpu_recovery.model.observed import CheckpointFinding, CheckpointReading
 from tpu_recovery.model.spec import Checkpoints
@@ -54,16 +55,15 @@ class _ClientListing:
 
     def directories(self, path: str) -> list[str]:
         """Names of the prefixes directly under the path."""
-        return [prefix.rstrip("/").rsplit("/", 1)[-1] for prefix in self._list(path).prefixes]
+        return names_below(path, self._list(path).prefixes)
 
     def files(self, path: str) -> dict[str, int]:
         """Names and sizes of the objects directly under the path."""
         blobs = self._list(path).blobs
-        return {name: size for blob, size in blobs if (name := blob.rsplit("/", 1)[-1])}
+        return {name: size for blob, size in blobs for name in names_below(path, [blob])}
 
     def _list(self, path: str) -> _Page:
-        bucket, _, prefix = path.removeprefix("gs://").partition("/")
-        prefix = prefix.rstrip("/") + "/" if prefix.rstrip("/") else ""
+        bucket, prefix = bucket_and_prefix(path)
         fields = "prefixes,items(name,size),nextPageToken"
         try:
             pages: Any = self._client().list_blobs(
