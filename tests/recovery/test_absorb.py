@@ -202,6 +202,25 @@ class TestTheNode:
         assert after(fresh_job(), seen()) == fresh_job().state
 
 
+class TestAStoppedNode:
+    """Its VM may not have had the time to say goodbye, and nobody says anything when it does not come up again."""
+
+    @pytest.mark.parametrize("kind", [ReportKind.STARTED, ReportKind.PROGRESS, ReportKind.CRASHED])
+    @pytest.mark.parametrize("state", ["STOPPING", "STOPPED", "STARTING"])
+    def test_has_no_program_that_runs(self, kind: ReportKind, state: str) -> None:
+        (runner,) = after(job(runners=running(kind)), seen(node(state))).runners
+        assert (runner.kind, runner.reason) == (ReportKind.STOPPED, "node-stopped")
+
+    def test_does_not_change_how_a_program_has_ended(self) -> None:
+        one = job(runners=running(ReportKind.FINISHED))
+        assert after(one, seen(node("STOPPED"))).runners == one.state.runners
+
+    def test_speaks_anew_when_it_is_started_again(self) -> None:
+        stopped = job(runners=running(ReportKind.STOPPED))
+        again = said(ReportKind.STARTED, boot="second", at=NOW + seconds(90))
+        assert [one.kind for one in after(stopped, seen(node(), again)).runners] == [ReportKind.STARTED]
+
+
 class TestResume:
     def test_begins_waits_and_attempts_anew(self) -> None:
         one = job(

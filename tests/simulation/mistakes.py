@@ -27,12 +27,15 @@ from tpu_recovery.recovery import (
     moves,
     observe,
     records,
+    resumes,
     situation,
     sweep,
     timers,
     turn,
+    wake,
 )
-from tpu_recovery.recovery.ports import Change, NodeRequest
+from tpu_recovery.recovery.ports import Change, NodeRequest, Ports
+from tpu_recovery.recovery.records import Record
 from tpu_recovery.recovery.requests import node_request
 from tpu_recovery.recovery.situation import Blame, Capacity, Runner, Standing
 from tpu_recovery.recovery.table import TABLE
@@ -235,6 +238,35 @@ def forget_what_was_accepted(patch: Patch) -> None:
         return real(replace(state, progress=replace(state.progress, older_accepted=None)), report)
 
     patch.setattr(absorb, "_with_steps", forget)
+
+
+# Found by the simulator in the code as it was, and mended there
+
+
+def resume_whenever_it_was_sent(patch: Patch) -> None:
+    for module in (absorb, resumes):
+        patch.setattr(module, "is_late", lambda *_: False)
+
+
+def leave_word_and_go(patch: Patch) -> None:
+    def sequenced(ports: Ports, record: Record, seq: int) -> str:
+        outcome = look.look(ports, record.job.state.job)
+        if outcome is look.Outcome.BUSY:
+            wake._leave_word(ports, record.job.state, seq)
+        return outcome.value
+
+    real = wake._sequenced
+
+    def due(ports: Ports, record: Record, seq: int) -> str:
+        state = record.job.state
+        is_due = state.timer_seq == seq and timers.is_due(state, ports.clock())
+        return sequenced(ports, record, seq) if is_due else real(ports, record, seq)
+
+    patch.setattr(wake, "_sequenced", due)
+
+
+def trust_what_a_runner_said_before_its_node_was_stopped(patch: Patch) -> None:
+    patch.setattr(absorb, "STATES_WITHOUT_VM", frozenset())
 
 
 # Words and accounts

@@ -5,6 +5,8 @@ A mutation is caught when one of the seeds 1, 2, 3 … up to `within` breaks the
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -166,7 +168,9 @@ MUTATIONS = (
         mistakes.believe_any_token,
         {**USUAL, Fault.FORGED: HOUR},
     ),
-    Mutation("a job that is over is started again", Invariant.FINAL_STAYS, mistakes.restart_what_is_over, jobs=10),
+    Mutation(
+        "a job that is over is started again", Invariant.FINAL_STAYS, mistakes.restart_what_is_over, jobs=10, within=10
+    ),
     Mutation("the table lacks a row", Invariant.NO_SURPRISE, mistakes.forget_a_row),
     Mutation(
         "the newest report alone says which checkpoint was seen",
@@ -187,6 +191,30 @@ MUTATIONS = (
         Invariant.CHECKPOINT_COMPLETE,
         mistakes.advise_an_incomplete_step,
     ),
+    Mutation(
+        "a resume counts whenever it was sent",
+        Invariant.STANDS_DOWN,
+        mistakes.resume_whenever_it_was_sent,
+        {Fault.PERSON_DELETES: 0.5 * HOUR, Fault.DELAYED: 0.5},
+        jobs=20,
+        days=2.0,
+        within=5,
+    ),
+    Mutation(
+        "a timer that leaves word does not try the lease again",
+        Invariant.OUTCOME_IN_TIME,
+        mistakes.leave_word_and_go,
+        jobs=5,
+        within=10,
+    ),
+    Mutation(
+        "what a runner said before its node was stopped still counts",
+        Invariant.ALL_TRAIN,
+        mistakes.trust_what_a_runner_said_before_its_node_was_stopped,
+        {Fault.PERSON_STOPS: 2 * HOUR, Fault.VM_SILENT: 0.3},
+        jobs=5,
+        within=10,
+    ),
     Mutation("a hold does not say what to do", Invariant.HOLD_EXPLAINED, mistakes.hold_without_words, SILENCE),
     Mutation("an incident that was closed goes on", Invariant.INCIDENT_CLOSED, mistakes.reopen_incidents, SILENCE),
     Mutation("an attempt is used up in secret", Invariant.BUDGETS_EXPLAINED, mistakes.spend_in_secret, SILENCE),
@@ -200,7 +228,32 @@ MUTATIONS = (
 )
 
 
-def table(found: Iterable[tuple[Mutation, int | None]]) -> str:
+class Finding(NamedTuple):
+    """What became of a mutation."""
+
+    number: int
+    seed: int | None
+    """The seed that found it."""
+    without: str
+    """What breaks in the same run without it; empty when nothing does."""
+
+
+def check(number: int) -> Finding:
+    """Look for one mutation, and whether it is the mutation that was found."""
+    mutation = MUTATIONS[number]
+    seed = mutation.caught()
+    without = mutation.run(seed or 1)
+    return Finding(number, seed, without.what if without else "")
+
+
+def check_all() -> list[Finding]:
+    """All of them, on all cores."""
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        return pool.map(check, range(len(MUTATIONS)), chunksize=1)
+
+
+def table(findings: Iterable[Finding]) -> str:
     """Mutation, invariant, seeds until caught: as the page has it."""
+    found = [(MUTATIONS[one.number], one.seed) for one in findings]
     rows = [f"| {one.words} | {one.breaks} | {seed or 'not caught'} |" for one, seed in found]
     return "\n".join(["| Mutation | Invariant that breaks | Seeds until caught |", "|---|---|---|", *rows])

@@ -35,7 +35,7 @@ SWEEP_EVERY = 300.0
 CHECKED_EVERY = 600.0
 """Seconds between two checks of what has to happen in time."""
 
-FINITE = 0.1
+FINITE = 0.2
 """Share of the jobs whose program ends well one day."""
 
 

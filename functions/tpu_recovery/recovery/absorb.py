@@ -11,12 +11,16 @@ from tpu_recovery.model.job import Job
 from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Event, Report, ReportKind
 from tpu_recovery.model.observed import CheckpointFinding, NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState, RunnerState, Spending
+from tpu_recovery.model.texts import LONGEST_DETAIL, cut
 from tpu_recovery.recovery.leftovers import followed
 from tpu_recovery.recovery.resumes import asks_to_go_on, is_late
 from tpu_recovery.recovery.situation import ABOUT_OLDER_CHECKPOINTS, owns
 
 MOST_EVIDENCE = 40
 """Pieces of evidence that one incident keeps; the inbox keeps every entry by itself."""
+
+STATES_WITHOUT_VM = frozenset({"STOPPING", "STOPPED", "STARTING"})
+"""Node states in which no program runs, or not for long (facts page, section 3)."""
 
 
 def absorb(job: Job, observed: Observed, now: datetime) -> tuple[Job, dict[str, str]]:
@@ -104,7 +108,7 @@ def _with_report(state: JobState, report: Report, received: datetime) -> tuple[J
             resumed_from=_resumed_from(report, known),
             exit_code=report.exit_code,
             reason=report.reason or "",
-            detail=report.detail or "",
+            detail=cut(report.detail or "", LONGEST_DETAIL),
         )
     return replace(state, runners=tuple(newest[worker] for worker in sorted(newest))), ""
 
@@ -158,9 +162,18 @@ def _with_node(job: Job, observed: Observed, now: datetime) -> JobState:
         return state
     one = replace(state.slices[0], id=node.id, create_time=node.create_time, state=node.state, health=node.health)
     state = replace(state, slices=(one,))
+    if node.state in STATES_WITHOUT_VM:
+        state = replace(state, runners=tuple(_with_vm_off(runner) for runner in state.runners))
     if state.create and state.create.accepted is None:
         state = replace(state, create=replace(state.create, accepted=now, error=None), handed=state.create.launch)
     return with_hostnames(state, observed.hostnames) if observed.hostnames else state
+
+
+def _with_vm_off(runner: RunnerState) -> RunnerState:
+    """What a runner last said, now that its VM is off: should the node be started again, it has to speak anew."""
+    if runner.kind not in (ReportKind.STARTED, ReportKind.PROGRESS, ReportKind.CRASHED):
+        return runner
+    return replace(runner, kind=ReportKind.STOPPED, reason="node-stopped")
 
 
 def _with_checkpoint(state: JobState, observed: Observed) -> JobState:
