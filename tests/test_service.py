@@ -22,6 +22,7 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 from tpu_recovery import service
 from tpu_recovery.cloud import clients
 from tpu_recovery.cloud.store import FirestoreStore
+from tpu_recovery.errors import Unstorable
 from tpu_recovery.local.bench.running import start_running
 from tpu_recovery.local.stack import DATABASE, PROJECT, PUSHES, REGION, Stack, StackSettings
 from tpu_recovery.local.tpu import TpuSettings
@@ -30,6 +31,7 @@ from tpu_recovery.model.codec import from_document
 from tpu_recovery.model.handoff import Timing
 from tpu_recovery.model.messages import Report, ReportKind
 from tpu_recovery.model.state import JobState
+from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.records import InboxEntry, InboxStatus
 
 SETTINGS = StackSettings(tpu=TpuSettings(create_seconds=0, delete_seconds=0), sweep_every=0, machines=False)
@@ -102,6 +104,20 @@ REQUESTS = {
     "/create": (msgspec.json.encode(NO_JOB), "not wanted any more"),
     "/sweep": (b"", "looked at 0 of 0 jobs, removed 0 nodes"),
 }
+
+
+@pytest.mark.usefixtures("environment")
+def test_what_the_store_will_never_take_is_acknowledged_and_told_as_an_error(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_ports: Ports, _body: bytes) -> str:
+        raise Unstorable("the document would be too large")
+
+    monkeypatch.setitem(service.ROUTES, "/sweep", refuse)
+    assert service.serve("/sweep", b"").status == 200
+    assert [(line["severity"], line["message"]) for line in lines.read()] == [
+        ("ERROR", "the document would be too large")
+    ]
 
 
 @pytest.mark.usefixtures("environment")

@@ -24,6 +24,10 @@ class Unreadable(TpuRecoveryError):
     """An outside service gave no answer that can be relied on. Never a reason to destroy anything."""
 
 
+class Unstorable(TpuRecoveryError):
+    """The store refuses a write for what is in it: too large, as a rule. The same write never succeeds."""
+
+
 class Conflict(TpuRecoveryError):
     """A commit found a document that has changed since it was read. Nothing of the commit was written."""
 

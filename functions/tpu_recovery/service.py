@@ -15,7 +15,7 @@ from tpu_recovery.cloud import clients
 from tpu_recovery.cloud.logs import TRACE, log_as_json, trace_of
 from tpu_recovery.cloud.storage import BucketCheckpoints
 from tpu_recovery.cloud.store import FirestoreStore
-from tpu_recovery.errors import Conflict, Invalid, Unreadable
+from tpu_recovery.errors import Conflict, Invalid, Unreadable, Unstorable
 from tpu_recovery.model.codec import from_document
 from tpu_recovery.model.handoff import Timing
 from tpu_recovery.recovery.creates import create
@@ -59,7 +59,7 @@ def handle(ports: Ports, path: str, body: bytes) -> Reply:
         return Reply(404, f"there is no {path}; there are {', '.join(ROUTES)}")
     try:
         outcome = str(handler(ports, body))
-    except Invalid as problem:
+    except (Invalid, Unstorable) as problem:
         log.error("%s", problem, extra={"path": path})
         return Reply(200, str(problem))  # it will never be valid, however often it is repeated
     except (Unreadable, Conflict) as problem:

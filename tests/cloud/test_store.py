@@ -10,7 +10,7 @@ from tests.cloud.served import FAILURES, FIRESTORE, ServedApi
 
 from tpu_recovery.cloud import clients
 from tpu_recovery.cloud.store import FirestoreStore
-from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable
+from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable, Unstorable
 from tpu_recovery.local.firestore import FirestoreServer
 from tpu_recovery.local.rpc import Refusal
 from tpu_recovery.local.stack import INDEXES
@@ -193,6 +193,8 @@ def test_every_refusal_of_a_commit_has_its_meaning(
     expected: type[Exception] = Conflict if code in conflicts else Unreadable
     if code is grpc.StatusCode.ALREADY_EXISTS:
         expected = AlreadyExists
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        expected = Unstorable
     with pytest.raises(expected, match="because the test says so"):
         FirestoreStore(clients.firestore_client("p", "d")).commit([Create("jobs/a", {})])
     assert api.calls == ["Commit"]

@@ -197,3 +197,9 @@ def test_a_time_of_any_zone_is_kept_in_utc(kind: str) -> None:
     read = PARSERS[kind](json.dumps({**DOCUMENTS[kind][0], field: "2026-12-01T15:00:00+05:30"}).encode())
     assert not isinstance(read, Message)
     assert (read.at.isoformat(), read.at.tzinfo) == ("2026-12-01T09:30:00+00:00", UTC)
+
+
+def test_a_resource_name_that_is_too_long_to_be_kept_is_invalid() -> None:
+    name = f"projects/p/locations/us-east5-b/nodes/{'🎈' * 250}"
+    with pytest.raises(Invalid, match="at most 1000 bytes"):
+        entry(json.dumps(changed(DOCUMENTS["entry"][0], ("protoPayload", "resourceName"), name)).encode())

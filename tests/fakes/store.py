@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fakes.wire import Wire
 
-from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable
+from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable, Unstorable
 from tpu_recovery.recovery.ports import Change, Create, Filter, Replace, Stored, Write
 
 LARGEST_DOCUMENT = 1_048_576
@@ -107,11 +107,11 @@ def _check_path(path: str) -> None:
 
 
 def _plain(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy with only what Firestore can hold. Raises Unreadable when it is too large, as the service does."""
+    """A copy with only what Firestore can hold. Raises Unstorable when it is too large, as the service does."""
     copied = {key: _value(value) for key, value in fields.items()}
     size = _size(copied)
     if size > LARGEST_DOCUMENT:
-        raise Unreadable(f"INVALID_ARGUMENT: {path} would have {size} bytes")
+        raise Unstorable(f"INVALID_ARGUMENT: {path} would have {size} bytes")
     return copied
 
 

@@ -33,6 +33,13 @@ from tpu_recovery.recovery.decide import decide
 REFUSED = CreateError(code="INVALID_ARGUMENT", message="no such type", at=NOW)
 
 
+def test_of_many_workers_that_say_the_same_a_few_are_quoted() -> None:
+    runners = running(*[ReportKind.SETUP_FAILED] * 2_000, reason="archive-digest", detail="x" * 500)
+    why = decide(job(runners=runners), seen(node()), NOW).why
+    assert ("worker 2" in why, "worker 3" in why) == (True, False)
+    assert "and 1997 more" in why
+
+
 @pytest.mark.parametrize(
     ("one", "observed", "words"),
     [

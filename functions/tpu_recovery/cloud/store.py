@@ -13,7 +13,7 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from tpu_recovery.cloud.clients import AGAIN, CALL_SECONDS
-from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable
+from tpu_recovery.errors import AlreadyExists, Conflict, Unreadable, Unstorable
 from tpu_recovery.recovery.ports import Change, Create, Filter, Replace, Stored, Write
 
 _ONCE = Retry(predicate=lambda _error: False)
@@ -66,6 +66,8 @@ class FirestoreStore:
             raise AlreadyExists(str(error)) from error
         except (exceptions.FailedPrecondition, exceptions.Aborted, exceptions.NotFound) as error:
             raise Conflict(str(error)) from error
+        except exceptions.InvalidArgument as error:
+            raise Unstorable(f"Firestore refuses what is to be written: {error}") from error
         except exceptions.GoogleAPIError as error:
             raise Unreadable(f"Firestore does not answer: {error}") from error
 

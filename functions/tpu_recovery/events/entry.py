@@ -18,6 +18,7 @@ from tpu_recovery.errors import Invalid
 from tpu_recovery.events.methods import meaning_of
 from tpu_recovery.model.messages import Author, Event, in_utc
 from tpu_recovery.model.names import ResourceName
+from tpu_recovery.model.texts import LONGEST_RESOURCE_NAME
 
 _SYSTEM_EVENT_LOG = "cloudaudit.googleapis.com%2Fsystem_event"
 _FAILED = frozenset({"ERROR", "CRITICAL", "ALERT", "EMERGENCY"})
@@ -70,9 +71,10 @@ def digest(*parts: str) -> str:
 def _resource(entry: dict[str, Any], payload: dict[str, Any]) -> ResourceName:
     name = _text(payload, "resourceName")
     resource = ResourceName.parse(name)
-    if resource is None:
+    if resource is None or len(name.encode()) > LONGEST_RESOURCE_NAME:
         expected = (
-            "it must end in locations/ZONE/nodes/ID, locations/ZONE/queuedResources/ID or zones/ZONE/instances/ID"
+            "it must end in locations/ZONE/nodes/ID, locations/ZONE/queuedResources/ID or zones/ZONE/instances/ID, "
+            f"and have at most {LONGEST_RESOURCE_NAME} bytes"
         )
         raise Invalid("protoPayload.resourceName", name, expected)
     if not resource.project.isdigit():

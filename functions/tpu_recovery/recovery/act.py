@@ -9,6 +9,7 @@ from tpu_recovery.events.entry import digest
 from tpu_recovery.model.decision import Action, DeleteNode, HandOff, Notify, QueueCreate
 from tpu_recovery.model.handoff import encode_handoff
 from tpu_recovery.model.job import Job
+from tpu_recovery.model.texts import cut
 from tpu_recovery.model.validate import HANDOFF_KEY
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.requests import handoff_of
@@ -37,7 +38,7 @@ def _problem(ports: Ports, job: Job, action: OutsideCall) -> str:
     try:
         _carry_out(ports, job, action)
     except (Refused, Unreadable, NotFound) as error:
-        return str(error) or type(error).__name__
+        return cut(str(error) or type(error).__name__)
     return ""
 
 

@@ -12,6 +12,7 @@ from tpu_recovery.errors import AlreadyExists, Conflict, Invalid, Refused, Unrea
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.observed import Presence
 from tpu_recovery.model.state import Create, CreateError, JobState
+from tpu_recovery.model.texts import cut
 from tpu_recovery.recovery import incidents, timers
 from tpu_recovery.recovery.ports import Ports
 from tpu_recovery.recovery.records import Record, Records, put_incident, put_state
@@ -79,7 +80,7 @@ def _call(ports: Ports, job: Job) -> _CallOutcome:
         return _taken(ports, job)
     except Refused as refusal:
         now = ports.clock()
-        return _CallOutcome(error=CreateError(code=refusal.code, message=refusal.message, at=now), at=now)
+        return _CallOutcome(error=CreateError(code=refusal.code, message=cut(refusal.message), at=now), at=now)
     return _CallOutcome(operation=operation, at=ports.clock())
 
 
@@ -92,7 +93,7 @@ def _taken(ports: Ports, job: Job) -> _CallOutcome:
     if owns(job, node):
         return _CallOutcome(at=now)
     message = f"{job.node_name} exists and is not ours (labels {dict(node.labels)})"
-    return _CallOutcome(error=CreateError(code="ALREADY_EXISTS", message=message, at=now), at=now)
+    return _CallOutcome(error=CreateError(code="ALREADY_EXISTS", message=cut(message), at=now), at=now)
 
 
 def _record(ports: Ports, records: Records, task: CreateTask, outcome: _CallOutcome) -> None:

@@ -20,6 +20,7 @@ from tpu_recovery.recovery.table.columns import FIXED_PATIENCE, Answer, Budget, 
 def decide(job: Job, observed: Observed, now: datetime) -> Decision:
     """What to do about a job, given one fresh look at it."""
     job, ignored = absorb(job, observed, now)
+    observed = replace(observed, letters=tuple(one for one in observed.letters if one.key not in ignored))
     situation = situation_of(job, observed, now)
     answer = look_up(job, situation, now)
     going_on = job.state.going_on and answer.row.keeps_wish

@@ -19,7 +19,11 @@ from tpu_recovery.model.job import Job
 from tpu_recovery.model.messages import END_MEANINGS, LOSS_MEANINGS, Author, Meaning
 from tpu_recovery.model.observed import NodeReading, Observed, Presence
 from tpu_recovery.model.state import JobState
+from tpu_recovery.model.texts import cut
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE
+
+MOST_ACTIONS = 100
+"""Actions that one incident keeps, the first and the newest: a search for capacity can last for weeks."""
 
 
 def opened(
@@ -95,7 +99,10 @@ def with_action(incident: Incident, at: datetime, what: str, why: str, result: s
     taken = ActionTaken(at=at, what=what, why=why, result=result)
     if any(replace(one, at=at) == taken for one in incident.actions):
         return incident
-    return replace(incident, actions=(*incident.actions, taken))
+    actions = (*incident.actions, taken)
+    if len(actions) > MOST_ACTIONS:
+        actions = (*actions[: MOST_ACTIONS // 2], *actions[-(MOST_ACTIONS // 2) :])
+    return replace(incident, actions=actions)
 
 
 def with_result(incident: Incident, what: str, result: str) -> Incident:
@@ -153,7 +160,7 @@ def _fresh(known: tuple[Evidence, ...], observed: Observed, now: datetime) -> li
 def _reading(node: NodeReading) -> str:
     if node.presence is Presence.PRESENT:
         return f"GetNode: {node.state}, {node.health}" if node.health else f"GetNode: {node.state}"
-    return f"GetNode: {node.problem or 'NOT_FOUND'}"
+    return cut(f"GetNode: {node.problem or 'NOT_FOUND'}")
 
 
 def first_seen(incident: Incident, evidence: Evidence) -> Incident:

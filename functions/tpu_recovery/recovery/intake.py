@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tpu_recovery.errors import AlreadyExists, Conflict, Invalid
+from tpu_recovery.errors import AlreadyExists, Conflict, Invalid, Unstorable
 from tpu_recovery.events.entry import digest, parse_entry
 from tpu_recovery.events.envelope import LARGEST_MESSAGE, Message, read_envelope
 from tpu_recovery.events.reports import key_of_command, key_of_report, parse_command, parse_report
 from tpu_recovery.model.messages import Author, Event, Meaning
 from tpu_recovery.model.state import JobState
+from tpu_recovery.model.texts import LONGEST_RAW, cut
 from tpu_recovery.recovery import incidents, timers
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE
 from tpu_recovery.recovery.letters import read_letters
@@ -79,7 +81,7 @@ def _entry(ports: Ports, kind: InboxKind, arrival: Arrival, data: bytes) -> Inbo
         status=InboxStatus.IGNORED if arrival.reason else InboxStatus.WAITING,
         received=now,
         expire_at=now + ports.settings.inbox_life,
-        reason=arrival.reason,
+        reason=cut(arrival.reason),
         raw=_text(data),
     )
 
@@ -97,7 +99,20 @@ def _written(ports: Ports, entry: InboxEntry) -> InboxEntry:
         records.commit(put_entry(entry))
     except AlreadyExists:
         return records.entry(entry.key) or entry
+    except Unstorable as problem:
+        return _written_short(records, entry, problem)
     return entry
+
+
+def _written_short(records: Records, entry: InboxEntry, problem: Unstorable) -> InboxEntry:
+    """Write the beginning of an entry that the store refuses as a whole: it is no better when it is delivered again."""
+    log.error("only the beginning of a message is kept: %s", problem, extra={"inbox": entry.key, "job": entry.job})
+    short = replace(
+        entry, status=InboxStatus.IGNORED, reason=cut(f"not kept whole: {problem}"), raw=cut(entry.raw, LONGEST_RAW)
+    )
+    with suppress(AlreadyExists):
+        records.commit(put_entry(short))
+    return short
 
 
 def _keep_unreadable(ports: Ports, kind: InboxKind, data: bytes, reason: str) -> InboxStatus:

@@ -8,10 +8,8 @@ from tpu_recovery.events.reports import parse_command, parse_report
 from tpu_recovery.model.incident import Evidence, EvidenceKind
 from tpu_recovery.model.messages import Command, Event, Report
 from tpu_recovery.model.observed import Letter
+from tpu_recovery.model.texts import LONGEST_RAW, cut
 from tpu_recovery.recovery.records import InboxEntry, InboxKind
-
-LONGEST_RAW = 8_000
-"""Characters of an entry's text that an incident keeps; the inbox keeps all of it."""
 
 
 def read_letters(entries: list[InboxEntry], service_account: str) -> tuple[list[Letter], dict[str, str]]:
@@ -59,10 +57,10 @@ def _event_evidence(event: Event, entry: InboxEntry) -> Evidence:
         at=event.at,
         received=entry.received,
         subject=str(event.resource),
-        says=" ".join(words),
+        says=cut(" ".join(words)),
         meaning=event.meaning,
         author=event.author,
-        raw=entry.raw[:LONGEST_RAW],
+        raw=cut(entry.raw, LONGEST_RAW),
     )
 
 
@@ -74,7 +72,7 @@ def _report_evidence(report: Report, entry: InboxEntry) -> Evidence:
         at=report.at,
         received=entry.received,
         subject=f"generation {report.generation}",
-        says=", ".join(words),  # the text as it came stays in the inbox: it holds the generation's token
+        says=cut(", ".join(words)),  # the text as it came stays in the inbox: it holds the generation's token
     )
 
 
@@ -95,6 +93,6 @@ def _command_evidence(command: Command, entry: InboxEntry) -> Evidence:
         at=command.at,
         received=entry.received,
         subject=command.job,
-        says=f"{command.kind} by {command.by or 'somebody'}",
-        raw=entry.raw[:LONGEST_RAW],
+        says=cut(f"{command.kind} by {command.by or 'somebody'}"),
+        raw=cut(entry.raw, LONGEST_RAW),
     )

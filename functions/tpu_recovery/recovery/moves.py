@@ -62,13 +62,13 @@ def _pause(turn: Turn) -> Decision:
 
 
 def _hold(turn: Turn) -> Decision:
+    # The texts as they came are in the incident and in the inbox; twice in one document they could be too much for it.
+    evidence = tuple(replace(one, raw="") for one in turn.state.suspicion)
     needs = turn.answer.row.needs.replace("JOB", turn.state.job)
     state = replace(
         turn.phase(Phase.HELD),
         wake_at=None,
-        hold=Hold(
-            reason=turn.why, needs=needs, since=turn.now, row=turn.answer.row.name, evidence=turn.state.suspicion
-        ),
+        hold=Hold(reason=turn.why, needs=needs, since=turn.now, row=turn.answer.row.name, evidence=evidence),
     )
     state, incident = incidents.opened(turn.job, state, turn.observed, turn.answer.cause, turn.now)
     if incident is not None:

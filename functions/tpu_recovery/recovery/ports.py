@@ -62,7 +62,8 @@ class Store(Protocol):
     def commit(self, writes: Sequence[Write]) -> Sequence[object]:
         """Make all writes or none of them; gives each document's new version.
 
-        Raises Conflict when a document has another version or is gone, AlreadyExists when one is there already.
+        Raises Conflict when a document has another version or is gone, AlreadyExists when one is there already,
+        Unstorable when one of them would be too large.
         """
         ...
 

@@ -17,6 +17,7 @@ from tpu_recovery.model.incident import Incident
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.spec import Wishes
 from tpu_recovery.model.state import FINAL, JobState
+from tpu_recovery.model.texts import cut
 from tpu_recovery.model.validate import validate
 from tpu_recovery.recovery.ports import Change, Create, Replace, Store, Stored, Write
 
@@ -183,7 +184,7 @@ def put_entry(entry: InboxEntry) -> Write:
 def settle_entry(key: str, reason: str = "") -> Write:
     """Mark an inbox entry as read; with a reason: as ignored."""
     status = InboxStatus.IGNORED if reason else InboxStatus.DONE
-    return Change(inbox_path(key), {"status": status.value, "reason": reason})
+    return Change(inbox_path(key), {"status": status.value, "reason": cut(reason)})
 
 
 def _state(stored: Stored) -> JobState:

@@ -69,7 +69,7 @@ def _look(ports: Ports, job: str, listing: Listing | None = None) -> None:
         look(ports, job, listing)
     except Unreadable as problem:
         log.error("job %s could not be looked at: %s", job, problem, extra={"job": job})
-    except Exception:  # noqa: BLE001 - what is wrong with one job cannot be foreseen, and this is every job's backstop
+    except Exception:  # what is wrong with one job cannot be foreseen, and this is every job's backstop
         log.exception("job %s could not be looked at", job, extra={"job": job})
 
 

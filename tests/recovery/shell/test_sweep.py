@@ -387,4 +387,4 @@ def test_whatever_is_wrong_with_one_job_the_others_are_looked_at(caplog: pytest.
     world.wire.before = broken
     assert sweep(world) == "looked at 3 of 3 jobs, removed 0 nodes"
     assert [world.state(name).generation for name in "abc"] == [2, 1, 2]
-    assert ["job b could not be looked at"] == [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == ["job b could not be looked at"]
