@@ -51,7 +51,11 @@ class Case(NamedTuple):
 AMBIGUOUS = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "DATA_LOSS", "ABORTED", "CANCELLED"}
 
 CALLS = {
-    "list": Case(lambda capacity: capacity.list_nodes("demo", ZONE), otherwise=Unreadable),
+    "list": Case(
+        lambda capacity: capacity.list_nodes("demo", ZONE),
+        dict.fromkeys(("NOT_FOUND", "PERMISSION_DENIED", "INVALID_ARGUMENT", "FAILED_PRECONDITION"), Refused),
+        otherwise=Unreadable,
+    ),
     "create": Case(lambda capacity: capacity.create(request()), {"ALREADY_EXISTS": AlreadyExists}),
     "delete": Case(lambda capacity: capacity.delete(NODE), {"NOT_FOUND": NotFound}),
     "write metadata": Case(

@@ -31,6 +31,14 @@ _AMBIGUOUS = (
 )
 """Errors of a call that leave open whether it took effect: to be repeated, never to be drawn conclusions from."""
 
+_NO_SUCH_ZONE = (
+    exceptions.NotFound,
+    exceptions.PermissionDenied,
+    exceptions.InvalidArgument,
+    exceptions.FailedPrecondition,
+)
+"""Errors of a list that the same list would be answered with again."""
+
 
 class TpuCapacity:
     """TPU nodes by full name."""
@@ -69,7 +77,7 @@ class TpuCapacity:
             pages = self._client.list_nodes(request={"parent": parent, "page_size": 500}, timeout=CALL_SECONDS)
             return [_reading(node) for node in pages]
         except exceptions.GoogleAPICallError as error:
-            raise Unreadable(_words(error)) from error
+            raise _listing_failure(error) from error
 
     def create(self, request: NodeRequest) -> str:
         """See Capacity.create."""
@@ -176,6 +184,13 @@ def _failure(error: exceptions.GoogleAPICallError) -> NotFound | Refused | Unrea
     if isinstance(error, _AMBIGUOUS):
         return Unreadable(_words(error))
     return _refused(error)
+
+
+def _listing_failure(error: exceptions.GoogleAPICallError) -> Refused | Unreadable:
+    """A list is answered at another time as it is now, unless the zone or the permission is missing."""
+    if isinstance(error, _NO_SUCH_ZONE):
+        return _refused(error)
+    return Unreadable(_words(error))
 
 
 def _refused(error: exceptions.GoogleAPICallError) -> Refused:

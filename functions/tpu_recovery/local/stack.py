@@ -6,12 +6,12 @@ processes that run the real startup script and the real runner.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -233,7 +233,7 @@ class Stack:
         while not self._stopping.wait(self.settings.sweep_every):
             try:
                 self.sweep()
-            except (urllib.error.URLError, TimeoutError) as error:  # as Cloud Scheduler: the next one comes anyway
+            except (OSError, http.client.HTTPException) as error:  # as Cloud Scheduler: the next one comes anyway
                 print(f"a sweep was not answered: {error}", flush=True)
 
 

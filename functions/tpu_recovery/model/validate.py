@@ -32,7 +32,7 @@ LONGEST_DESCRIPTION = 512
 """Characters (google.cloud.tpu.v2alpha1.Node.description)."""
 
 # AI zones have longer names than others: us-south1-ai1b (docs.cloud.google.com/tpu/docs/regions-zones).
-_ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-(?:ai[0-9]+)?[a-z]")
+ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-(?:ai[0-9]+)?[a-z]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BUCKET_PATH = re.compile(r"gs://[a-z0-9][-a-z0-9_.]{1,220}[a-z0-9](/.*)?")
 _OBJECT = re.compile(r"gs://[a-z0-9][-a-z0-9_.]{1,220}[a-z0-9]/.+")
@@ -108,7 +108,7 @@ def _placement_problems(spec: JobSpec) -> Iterator[Invalid]:
 
 
 def _one_placement_problems(spec: JobSpec, field: str, placement: Placement) -> Iterator[Invalid]:
-    if not _ZONE.fullmatch(placement.zone):
+    if not ZONE.fullmatch(placement.zone):
         yield Invalid(f"{field}.zone", placement.zone, "write a zone like us-east5-b")
     if not (placement.accelerator_type or spec.accelerator_type or spec.accelerator_config):
         yield Invalid(f"{field}.accelerator_type", None, "say which TPU, here or for the job, like v5litepod-16")

@@ -16,6 +16,7 @@ from tpu_recovery.events.reports import key_of_command, key_of_report, parse_com
 from tpu_recovery.model.messages import Author, Event, Meaning
 from tpu_recovery.model.state import JobState
 from tpu_recovery.model.texts import LONGEST_RAW, cut
+from tpu_recovery.model.validate import ZONE
 from tpu_recovery.recovery import incidents, timers
 from tpu_recovery.recovery.absorb import MOST_EVIDENCE
 from tpu_recovery.recovery.letters import read_letters
@@ -125,7 +126,7 @@ def _sort_event(ports: Ports, message: Message) -> Arrival:
     event = parse_entry(message.data, service_account=ports.settings.service_account)
     owner = Records(ports.store).owner(str(event.resource))
     if owner is None:
-        zone = event.resource.zone if event.resource.is_worker else ""
+        zone = event.resource.zone if event.resource.is_worker and ZONE.fullmatch(event.resource.zone) else ""
         return Arrival(event.key, "", reason=f"no job claims {event.resource}", zone=zone)
     if event.author is Author.SERVICE and event.meaning is not Meaning.CREATE_ENDED:
         return Arrival(event.key, owner.job, reason="the service's own call; it knows")

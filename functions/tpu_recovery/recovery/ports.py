@@ -96,7 +96,7 @@ class Capacity(Protocol):
         ...
 
     def list_nodes(self, project: str, zone: str) -> Sequence[NodeReading]:
-        """All nodes of a zone. Raises Unreadable."""
+        """All nodes of a zone. Raises Refused when there is no such zone or no permission for it, or Unreadable."""
         ...
 
     def create(self, request: NodeRequest) -> str:

@@ -53,9 +53,16 @@ def sweep(ports: Ports, after: str = "") -> str:
 
 
 def zone_look(ports: Ports, zone: str) -> str:
-    """The same for one zone. Raises Unreadable when the store does not answer or the zone cannot be listed."""
+    """The same for one zone. Raises Unreadable when the store or the zone does not answer; a refusal to list the zone
+    is final, its jobs have their own timers and the sweep."""
     states = [state for state in Records(ports.store).unfinished() if zone in _zones([state])]
-    nodes = ports.capacity.list_nodes(ports.settings.project, zone)
+    if not states:
+        return f"no job is in {zone}"
+    try:
+        nodes = ports.capacity.list_nodes(ports.settings.project, zone)
+    except Refused as problem:
+        log.error("zone %s cannot be listed: %s", zone, problem)
+        return f"{zone} cannot be listed"
     listing = Listing(frozenset({zone}), {node.name: node for node in nodes})
     looked = [state.job for state in states if _needs_look(ports, state, listing, set())]
     for job in looked:
@@ -106,7 +113,7 @@ def _list(ports: Ports, zones: set[str]) -> Listing:
         try:
             nodes.update({node.name: node for node in ports.capacity.list_nodes(ports.settings.project, zone)})
             listed.add(zone)
-        except Unreadable as problem:
+        except (Refused, Unreadable) as problem:
             log.warning("zone %s cannot be listed: %s", zone, problem)
     return Listing(frozenset(listed), nodes)
 

@@ -303,3 +303,10 @@ def test_evidence_says_what_the_entry_says(principal: str, message: str, says: s
     world.event(entry)
     (incident,) = world.incidents()
     assert incident.evidence[0].says == says
+
+
+def test_a_worker_in_something_that_is_no_zone_sets_no_timer() -> None:
+    world = World()
+    worker = WORKER.replace(ZONE, "-")
+    assert world.event(system_event("compute.instances.preempted", worker, world.clock())) == "ignored"
+    assert not world.timers.waiting()

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 from tests.fakes.wire import Call, Crash, failing, nothing, once
-from tests.recovery.shell.world import G1, G2, ZONE, World, running
+from tests.recovery.shell.world import G1, G2, OTHER_ZONE, ZONE, World, running
 
-from tpu_recovery.errors import Conflict, Invalid, Unreadable
+from tpu_recovery.errors import Conflict, Invalid, Refused, Unreadable
 from tpu_recovery.model.state import Phase
 from tpu_recovery.recovery.records import InboxStatus
 
@@ -360,3 +360,21 @@ def test_a_zone_look_leaves_jobs_alone_whose_node_is_in_another_zone() -> None:
     before = world.looks()
     assert world.timer(zone="us-west4-a") == "looked at 0 of 1 jobs in us-west4-a"
     assert world.looks() == before
+
+
+def test_a_zone_without_a_job_is_not_listed() -> None:
+    world = running()
+    assert world.timer(zone=OTHER_ZONE) == f"no job is in {OTHER_ZONE}"
+    assert not world.wire.made("capacity.list_nodes")
+
+
+def test_a_zone_whose_list_is_refused_is_left_to_the_sweep_which_goes_on_with_the_others() -> None:
+    world = running()
+    world.wire.before = refusing_lists
+    assert world.timer(zone=ZONE) == f"{ZONE} cannot be listed"
+    assert world.deliver("/sweep") == "looked at 0 of 1 jobs, removed 0 nodes"
+
+
+def refusing_lists(call: Call) -> None:
+    if call.name == "capacity.list_nodes":
+        raise Refused("PERMISSION_DENIED", "no")
