@@ -16,6 +16,7 @@ from tests.recovery.builders import (
     created,
     event,
     fresh_job,
+    hours,
     job,
     minutes,
     name_of,
@@ -55,7 +56,7 @@ class TestReports:
         state = after(job(), seen(node(), *letters))
         assert [(one.worker, one.kind) for one in state.runners] == [(0, ReportKind.CRASHED), (1, ReportKind.STARTED)]
 
-    @pytest.mark.parametrize("boot_and_time", [{"sequence": 1}, {"boot": "old", "sequence": 9, "at": NOW - minutes(1)}])
+    @pytest.mark.parametrize("boot_and_time", [{"sequence": 1}, {"boot": "old", "sequence": 1, "at": NOW - minutes(1)}])
     def test_an_older_one_changes_nothing(self, boot_and_time: dict[str, object]) -> None:
         one = job(runners=running(ReportKind.CRASHED, sequence=2))
         state = after(one, seen(node(), said(ReportKind.STARTED, **boot_and_time)))
@@ -65,6 +66,14 @@ class TestReports:
         one = job(runners=running(ReportKind.STOPPING, sequence=40))
         state = after(one, seen(node(), said(ReportKind.BOOTED, boot="next", sequence=1, at=NOW + minutes(4))))
         assert state.runners[0].kind is ReportKind.BOOTED
+
+    def test_one_that_the_runner_counted_later_is_newer_although_the_clock_of_its_boot_is_behind(self) -> None:
+        one = job(runners=running(ReportKind.STOPPING, sequence=40), progress=Progress(step=120, at=NOW))
+        late = said(ReportKind.STARTED, boot="next", sequence=41, step=100, at=NOW - hours(3))
+        state = after(one, seen(node(), late))
+        assert (state.runners[0].kind, state.progress.step) == (ReportKind.STARTED, 100)
+        again = said(ReportKind.PROGRESS, boot="next", sequence=42, step=130, at=NOW - hours(2))
+        assert after(job(runners=state.runners, progress=state.progress), seen(node(), again)).progress.step == 130
 
     def test_one_read_from_guest_attributes_counts_like_one_that_arrived(self) -> None:
         assert after(job(), seen(node(), reports=[report(ReportKind.STARTED)])).runners[0].kind is ReportKind.STARTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.recovery.builders import (
     NOW,
     OTHER_ZONE,
@@ -11,6 +12,7 @@ from tests.recovery.builders import (
     Story,
     absent,
     coming_job,
+    created,
     creates,
     fresh_job,
     hours,
@@ -19,6 +21,7 @@ from tests.recovery.builders import (
     minutes,
     name_of,
     node,
+    resume,
     running,
     said,
     seconds,
@@ -39,13 +42,43 @@ from tpu_recovery.recovery.decide import decide, look_up
 from tpu_recovery.recovery.situation import situation_of
 from tpu_recovery.recovery.table import TABLE
 from tpu_recovery.recovery.table.columns import Answer, Move, Row, Section
-from tpu_recovery.recovery.turn import in_phase
+from tpu_recovery.recovery.turn import LAUNCH_MEMORY, in_phase
 
 HELD = Hold(reason="why", needs="act", since=NOW)
 
 
 def make(one: Job, observed: Observed, row: Row) -> object:
     return moves.make(one, observed, situation_of(one, observed, NOW), Answer((row,)), NOW)
+
+
+class TestACreateThatNobodyAnswered:
+    @pytest.mark.parametrize("paused", [True, False])
+    def test_is_asked_for_again_at_once_when_the_job_goes_on_after_a_rest(self, paused: bool) -> None:
+        story = Story(waiting_job())
+        if paused:
+            story.rewish(lambda one: wishing(one, paused=True)).look(seen())
+            story.rewish(wishing)
+        else:
+            hold = Hold(reason="why", needs="act", since=NOW)
+            state = in_phase(story.state, Phase.HELD, NOW)
+            story.job = replace(story.job, state=replace(state, hold=hold))
+        letters = () if paused else (resume(NOW + minutes(5)),)
+        decision = story.look(seen(absent(), *letters), after=minutes(5))
+        assert creates(decision) == [1]
+        create = decision.state.create
+        assert create is not None
+        assert (create.attempt, create.due) == (2, story.now)
+        assert decision.state.launch_before == story.now + LAUNCH_MEMORY
+
+    def test_keeps_its_launch_forbidden_when_it_was(self) -> None:
+        create = created(intended=NOW, due=NOW, operation="", accepted=None, launch=0, queued=False)
+        decision = decide(waiting_job(create=create), seen(absent()), NOW)
+        assert (creates(decision), decision.state.launch_before) == ([1], None)
+
+    @pytest.mark.parametrize("phase", [Phase.HELD, Phase.PAUSED])
+    def test_and_one_that_was_accepted_stays_so_over_a_rest(self, phase: Phase) -> None:
+        one = coming_job()
+        assert in_phase(one.state, phase, NOW).create == one.state.create
 
 
 class TestCreate:
@@ -68,9 +101,10 @@ class TestCreate:
         assert (state.token, state.handed, state.failures) == ("", 0, 0)
 
     def test_keeps_the_names_of_earlier_nodes_so_that_late_entries_find_the_job(self) -> None:
-        known = tuple(f"old-{number}" for number in range(creation.KEPT_NAMES))
-        resources = decide(job(resources=known), seen(node("PREEMPTED")), NOW).state.resources
-        assert resources == (*known[1:], name_of(2))
+        nodes = tuple(f"projects/p/locations/z/nodes/old-{number}" for number in range(creation.KEPT_NAMES))
+        workers = tuple(f"projects/p/zones/z/instances/w-{number}" for number in range(2 * creation.KEPT_NAMES))
+        resources = decide(job(resources=(*nodes, *workers)), seen(node("PREEMPTED")), NOW).state.resources
+        assert resources == (*nodes[1:], name_of(2), *workers[creation.KEPT_NAMES :])
 
     def test_stays_in_the_same_placement_after_a_loss_and_goes_to_the_next_after_a_stockout(self) -> None:
         placements = (Placement(zone=ZONE), Placement(zone=OTHER_ZONE))

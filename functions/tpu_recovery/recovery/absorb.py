@@ -91,7 +91,7 @@ def _with_report(state: JobState, report: Report, received: datetime) -> tuple[J
         return state, "its token is not the one of this generation"
     newest = {runner.worker: runner for runner in state.runners}
     known = newest.get(report.worker)
-    state = _with_steps(state, report)
+    state = _with_steps(state, report, known)
     if report.hostname and state.slices:
         state = with_hostnames(state, (report.hostname.split(".")[0],))
     if known and not _is_newer(report, known):
@@ -121,14 +121,14 @@ def _resumed_from(report: Report, known: RunnerState | None) -> int | None:
 
 
 def _is_newer(report: Report, known: RunnerState) -> bool:
-    if report.boot == known.boot:
-        return report.sequence > known.sequence
-    return report.at > known.at
+    """By the runner's own count, which its disk keeps over boots. A count that began anew came with another boot; only
+    then the clock has to say which is newer, and a VM's clock can be wrong."""
+    return report.sequence > known.sequence or (report.boot != known.boot and report.at > known.at)
 
 
-def _with_steps(state: JobState, report: Report) -> JobState:
+def _with_steps(state: JobState, report: Report, known: RunnerState | None) -> JobState:
     progress = state.progress
-    is_newest = progress.at is None or report.at >= progress.at
+    is_newest = _is_newer(report, known) if known else progress.at is None or report.at >= progress.at
     if report.step is not None and is_newest:
         progress = replace(progress, step=report.step, at=report.at)
     is_over = progress.older_accepted is not None and report.at <= progress.older_accepted

@@ -24,7 +24,7 @@ CREATE_BACKSTOP = timedelta(minutes=5)
 """The platform's own entry wakes us when a create has ended; this look is for the case that it does not arrive."""
 
 KEPT_NAMES = 40
-"""How many names of earlier nodes and workers are kept, so that late entries about them find their job."""
+"""How many names of nodes, and of earlier workers, are kept, so that late entries about them find their job."""
 
 
 def create(turn: Turn) -> Decision:
@@ -97,11 +97,18 @@ def _next_generation(turn: Turn, state: JobState, where: Placement) -> JobState:
         token="",
         slices=(Slice(name=name),),
         leftovers=with_current(state, turn.observed.node, turn.now),
-        resources=(*state.resources, name)[-KEPT_NAMES:],
+        resources=_kept((*state.resources, name)),
         runners=(),
         suspicion=(),
         absent_since=None,
     )
+
+
+def _kept(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The newest names of nodes, and of workers by themselves: one large slice must not push out all nodes."""
+    nodes = [name for name in names if "/nodes/" in name]
+    workers = [name for name in names if "/nodes/" not in name]
+    return (*nodes[-KEPT_NAMES:], *workers[-KEPT_NAMES:])
 
 
 def repeat_create(turn: Turn) -> Decision:
@@ -110,7 +117,11 @@ def repeat_create(turn: Turn) -> Decision:
     if create is None:
         raise LookupError("there is no create to repeat")
     create = replace(create, attempt=create.attempt + 1, due=turn.now, queued=False)
-    state = replace(awaiting(turn, turn.phase(turn.answer.row.phase)), create=create)
+    state = replace(
+        awaiting(turn, turn.phase(turn.answer.row.phase)),
+        create=create,
+        launch_before=turn.now + LAUNCH_MEMORY if create.launch else turn.state.launch_before,
+    )
     return turn.decision(state, _queued(state, timedelta(), turn.why))
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tpu_recovery.model.decision import Action, Decision
 from tpu_recovery.model.job import Job
 from tpu_recovery.model.observed import Observed
-from tpu_recovery.model.state import JobState, Phase, Spending
+from tpu_recovery.model.state import Create, JobState, Phase, Spending
 from tpu_recovery.recovery import incidents
 from tpu_recovery.recovery.situation import Situation
 from tpu_recovery.recovery.table.columns import Answer
@@ -55,7 +55,21 @@ def in_phase(state: JobState, phase: Phase | None, now: datetime) -> JobState:
     """The state in another phase, since now. A hold ends with the phase that it made; a pause does not end it."""
     if phase is None or phase is state.phase:
         return state
-    return replace(state, phase=phase, since=now, hold=state.hold if phase in _HOLDING else None)
+    holding = phase in _HOLDING
+    return replace(
+        state,
+        phase=phase,
+        since=now,
+        hold=state.hold if holding else None,
+        create=_out_of_the_queue(state.create) if holding else state.create,
+    )
+
+
+def _out_of_the_queue(create: Create | None) -> Create | None:
+    """The creation as one to be asked for again: its call is dropped when its turn comes while the job is at rest."""
+    if create is None or create.accepted is not None or create.error is not None:
+        return create
+    return replace(create, queued=False)
 
 
 def awaiting(turn: Turn, state: JobState) -> JobState:
