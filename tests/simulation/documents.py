@@ -120,8 +120,8 @@ class Documents:
             self._replaced(job, before, after)
 
     def _is_excused(self, job: str, before: Fields) -> bool:
-        """Somebody else has spoken about the node's end; or a resume of the hold before came in after the delete; or one
-        was sent so shortly before the hold that, for all the service can know, it is about it."""
+        """Somebody else has spoken about the node's end; or a resume of an earlier hold came in after the delete; or
+        one was sent so shortly before the hold that, for all the service can know, it is about it."""
         spoken = any(one["name"] in self.spoken for one in before["slices"])
         resumed, hold = self.resumed.get(job), before["hold"]
         just_before = resumed is not None and hold is not None and hold["since"] - resumed < CLOCKS_DIFFER + SKEW

@@ -214,9 +214,9 @@ def forget_a_row(patch: Patch) -> None:
 def forget_what_was_seen(patch: Patch) -> None:
     real = absorb._with_steps
 
-    def newest_report_only(state: JobState, report: Report) -> JobState:
+    def newest_report_only(state: JobState, report: Report, *known: Any) -> JobState:
         forgotten = replace(state.progress, checkpoint_step=None)
-        return real(replace(state, progress=forgotten) if report.checkpoint_step else state, report)
+        return real(replace(state, progress=forgotten) if report.checkpoint_step else state, report, *known)
 
     patch.setattr(absorb, "_with_steps", newest_report_only)
 
@@ -234,8 +234,8 @@ def advise_an_incomplete_step(patch: Patch) -> None:
 def forget_what_was_accepted(patch: Patch) -> None:
     real = absorb._with_steps
 
-    def forget(state: JobState, report: Report) -> JobState:
-        return real(replace(state, progress=replace(state.progress, older_accepted=None)), report)
+    def forget(state: JobState, *report: Any) -> JobState:
+        return real(replace(state, progress=replace(state.progress, older_accepted=None)), *report)
 
     patch.setattr(absorb, "_with_steps", forget)
 
