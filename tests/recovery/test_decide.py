@@ -195,6 +195,18 @@ class TestASpotNode:
         assert (decision.state.suspicion, story.now) == ((), NOW + minutes(10))
         assert story.look_when_due(seen(node())).row == "training has made progress"
 
+    def test_that_a_person_deletes_while_an_earlier_entry_is_dismissed_stays_down(self) -> None:
+        """The reading may be a minute old: a person has deleted the node just now."""
+        story = Story(job())
+        story.look(seen(node(), event(Meaning.WORKER_PREEMPTED)))
+        real = event(Meaning.DELETE_ACCEPTED, Author.PERSON, at=NOW + minutes(10))
+        decision = story.look(seen(node(), real), after=minutes(10))
+        assert decision.row == "the entry was wrong: the node stays ready"
+        assert decision.state.suspicion == (real.evidence,)
+        assert story.look_when_due(seen(node("DELETING"))).row == "somebody deletes the node"
+        story.look(seen(absent()), after=seconds(30))
+        assert_held(story.look(seen(absent()), after=seconds(30)), "a person deleted the node")
+
 
 class TestANodeThatIsNotSpot:
     def test_stays_what_it_is_when_the_placements_are_edited(self) -> None:

@@ -31,6 +31,7 @@ REGRESSIONS = (
     ("word about a job that was over was never read", 10281),
     ("a resume that came late released a hold that nobody had seen yet", 30350),
     ("a program was thought to run on a node that had been stopped and started again", 40027),
+    ("a person's delete was dismissed together with a forged one", 60591),
 )
 """Seeds that once broke an invariant, five jobs and two days each. They found it with the simulator of their day; what
 keeps the mistakes from coming back are the tests in tests/recovery, and mistakes.py."""

@@ -31,6 +31,10 @@ LAUNCH_BACKSTOP = timedelta(minutes=5)
 """The runner reports when it has started; this look is for the case that the report does not arrive."""
 
 
+ARRIVE_TOGETHER = timedelta(minutes=1)
+"""Entries about one thing come in within so much of each other."""
+
+
 def make(job: Job, observed: Observed, situation: Situation, answer: Answer, now: datetime) -> Decision:
     """The decision that carries out the answer's move."""
     move = answer.row.move
@@ -129,8 +133,13 @@ def _resumed(turn: Turn) -> Decision:
 
 
 def _dismiss(turn: Turn) -> Decision:
-    """The entries were wrong or about something that healed: forget them and look again at once."""
-    return turn.decision(replace(turn.phase(turn.answer.row.phase), suspicion=(), patience={}, wake_at=turn.now))
+    """The entries were wrong or about something that healed: forget those that were waited for, and look again at once.
+
+    One that came in later may be right all the same, and has a wait of its own.
+    """
+    began = turn.state.patience[turn.answer.row.concern].since
+    newer = tuple(one for one in turn.state.suspicion if one.received > began + ARRIVE_TOGETHER)
+    return turn.decision(replace(turn.phase(turn.answer.row.phase), suspicion=newer, patience={}, wake_at=turn.now))
 
 
 def _succeed(turn: Turn) -> Decision:
